@@ -11,8 +11,8 @@
 
 use core::error::Error;
 use minflt_mm::config::{
-    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Linking,
-    Neighbours, Protocol, Rss, SleepingLocks, Unmap,
+    AnonRmap, Balancing, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge, Hugetlb, Linking,
+    Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
 };
 use minflt_mm::{Config, Era, era};
 use minflt_races::{RACES, search};
@@ -25,22 +25,22 @@ const MINE: Era = Era {
     source: "this file",
     idea: "speculative faults whose readers write nothing at all",
     config: Config {
-        ladder: Ladder::SpeculativeMmap,
+        fallback_order: FallbackOrder::SpeculativeMmap,
         protocol: Protocol::TableLock,
         linking: Linking::ParentLock,
         exchange: ExchangeBy::Native,
-        lifetime: Lifetime::Rcu,
+        reclamation: Reclamation::Rcu,
         rss: Rss::PerCpu,
         unmap: Unmap::Exclusive,
         around: FaultAround::Adaptive,
-        neighbours: Neighbours::Old,
+        fault_around_age: FaultAroundAge::Old,
         anon_rmap: AnonRmap::Shared,
         balancing: Balancing::Off,
         sleeping_locks: SleepingLocks::HandOff,
         hugetlb: Hugetlb::VmaLock,
-        ahead: Ahead::Nothing,
+        prefetch: Prefetch::Nothing,
         own_lock: None,
-        broken: None,
+        negative_control: None,
     },
 };
 
@@ -49,7 +49,7 @@ const SCHEDULES: u64 = 200;
 fn main() -> Result<(), Box<dyn Error>> {
     // 1. A mix that cannot be sound is refused with the reason.
     let unsound = Config {
-        lifetime: Lifetime::Immediate,
+        reclamation: Reclamation::Immediate,
         ..MINE.config
     };
     match unsound.check() {

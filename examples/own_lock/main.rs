@@ -7,7 +7,7 @@
 mod semaphore;
 
 use core::error::Error;
-use minflt_mm::config::{Ladder, Lifetime};
+use minflt_mm::config::{FallbackOrder, Reclamation};
 use minflt_mm::{Config, Event, OwnLock, era};
 use minflt_races::{RACES, search};
 use minflt_sim::{Budget, MachineFile, SimTarget};
@@ -19,14 +19,14 @@ const SCHEDULES: u64 = 200;
 fn main() -> Result<(), Box<dyn Error>> {
     let shipped = era("linux-6.4").ok_or("no such era")?.config;
     let mine = Config {
-        ladder: Ladder::VmaOwnMmap,
+        fallback_order: FallbackOrder::VmaOwnMmap,
         own_lock: Some(OwnLock(&Semaphore::Whole)),
         ..shipped
     };
 
     // 1. A mix that cannot be sound is refused with the reason.
     let unsound = Config {
-        lifetime: Lifetime::Immediate,
+        reclamation: Reclamation::Immediate,
         ..mine
     };
     match unsound.check() {

@@ -12,7 +12,7 @@
 //! Linux: vma_start_read, vma_end_read, vma_start_write, vma_end_write_all
 //! (include/linux/mm.h, v6.4).
 
-use minflt_mm::{LockMode, Word, Words};
+use minflt_mm::{VmaLockOps, Word, Words};
 use minflt_sync::Ordering;
 
 const FAULTS: u64 = (1 << 30) - 1;
@@ -30,7 +30,7 @@ pub(crate) enum Semaphore {
     LooksBefore,
 }
 
-impl LockMode for Semaphore {
+impl VmaLockOps for Semaphore {
     fn name(&self) -> &'static str {
         "semaphore"
     }

@@ -100,7 +100,7 @@ fn passes(kernel: &Kernel, era: &Era) {
     assert_eq!(event("tlb-shootdowns"), 0, "{name}: there is one CPU");
 
     let speculated = event("speculative-faults");
-    if era.config.ladder.speculates() {
+    if era.config.fallback_order.speculates() {
         let tried = speculated + event("speculative-faults-failed") + event("spf-access");
         assert_eq!(
             tried, faults,

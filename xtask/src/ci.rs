@@ -173,7 +173,8 @@ pub(crate) fn miri(root: &Path) -> [Step; 2] {
     ]
 }
 
-/// The same with every lifetime, huge pages and storms; and tests of threads in more orders.
+/// The same with every reclamation scheme, huge pages and storms; and tests of threads in more
+/// orders.
 fn miri_soak(root: &Path) -> [Step; 2] {
     let all = format!("+nightly miri test {WITH_POINTERS} -- {NOT_INTERPRETED}");
     let threads = format!("+nightly miri test -p minflt-host --lib -- {OF_THREADS}");

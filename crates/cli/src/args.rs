@@ -186,9 +186,9 @@ pub(crate) struct Bench {
     /// Measure the before/after rows of the postings on real threads. Takes only --json, --quiet.
     #[arg(long, conflicts_with_all = [
         "workload", "on", "threads", "rounds", "save", "cpus", "size", "ram", "swap", "machine",
-        "extend_machine", "clear_beforehand", "why", "free", "flame", "profile", "era", "ladder", "protocol",
-        "exchange", "lifetime", "rss", "sleeping_locks", "unmap", "fault_around_order", "neighbours", "anon_rmap",
-        "numa_balancing", "hugetlb", "ahead", "linking", "options",
+        "extend_machine", "clear_beforehand", "why", "free", "flame", "profile", "era", "fallback_order", "protocol",
+        "exchange", "reclamation", "rss", "sleeping_locks", "unmap", "fault_around_order", "fault_around_age", "anon_rmap",
+        "numa_balancing", "hugetlb", "prefetch", "linking", "options",
     ])]
     pub(crate) proof: bool,
     /// Run everything so often, the rows in turn; tables show the median round.
@@ -254,11 +254,11 @@ pub(crate) struct Choices {
     pub(crate) era: String,
     /// Override the era's lock modes, in the order in which a fault falls back through them.
     #[arg(
-        long = "fallback-order",
-        visible_alias = "ladder",
+        long,
+        alias = "ladder", // the old name
         value_name = "CHOICE"
     )]
-    pub(crate) ladder: Option<String>,
+    pub(crate) fallback_order: Option<String>,
     /// Override how page-table entries are updated.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) protocol: Option<String>,
@@ -270,15 +270,16 @@ pub(crate) struct Choices {
     pub(crate) exchange: Option<String>,
     /// Override the reclamation scheme: when unlinked VMAs and tables are freed.
     #[arg(
-        long = "reclamation",
-        visible_alias = "lifetime",
+        long,
+        alias = "lifetime", // the old name
         value_name = "CHOICE"
     )]
-    pub(crate) lifetime: Option<String>,
+    pub(crate) reclamation: Option<String>,
     /// Override how the resident set size (RSS) is counted.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) rss: Option<String>,
-    /// Override who gets a released sleeping lock: handoff, stealing, optimistic spinning.
+    /// Override which waiter gets a released sleeping lock: hand-off, stealing, optimistic
+    /// spinning.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) sleeping_locks: Option<String>,
     /// Override how munmap holds mmap_lock.
@@ -289,11 +290,11 @@ pub(crate) struct Choices {
     pub(crate) fault_around_order: Option<String>,
     /// Override whether fault-around PTEs are installed young or old.
     #[arg(
-        long = "fault-around-age",
-        visible_alias = "neighbours",
+        long,
+        alias = "neighbours", // the old name
         value_name = "CHOICE"
     )]
-    pub(crate) neighbours: Option<String>,
+    pub(crate) fault_around_age: Option<String>,
     /// Override how anonymous reverse-map walks hold the anon_vma lock.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) anon_rmap: Option<String>,
@@ -304,8 +305,12 @@ pub(crate) struct Choices {
     #[arg(long, value_name = "CHOICE")]
     pub(crate) hugetlb: Option<String>,
     /// Override what a first-touch fault prefetches.
-    #[arg(long = "prefetch", visible_alias = "ahead", value_name = "CHOICE")]
-    pub(crate) ahead: Option<String>,
+    #[arg(
+        long,
+        alias = "ahead", // the old name
+        value_name = "CHOICE"
+    )]
+    pub(crate) prefetch: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -349,7 +354,7 @@ pub(crate) struct Check {
     /// A race by number (P57) or scenario name; see --list.
     pub(crate) scenario: Option<String>,
     /// Check every race.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "scenario")]
     pub(crate) all: bool,
     /// List the races.
     #[arg(long)]
@@ -376,8 +381,8 @@ pub(crate) struct Check {
     #[arg(long, value_name = "MODEL", default_value = "mixed")]
     pub(crate) memory: String,
     /// Negative control: switch the race's fix off; the search must find the race.
-    #[arg(long = "negative-control", visible_alias = "broken")]
-    pub(crate) broken: bool,
+    #[arg(long, alias = "broken")] // the old name
+    pub(crate) negative_control: bool,
     /// Replay one schedule, as a failure printed it, and draw its timeline. Excludes --policy and
     /// --memory, which the schedule determines.
     #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["policy", "memory"])]

@@ -3,8 +3,8 @@
 use crate::args::Choices;
 use crate::error::{Error, usage};
 use minflt_mm::config::{
-    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Linking,
-    Neighbours, Protocol, Rss, SleepingLocks, Unmap, eras_without_files,
+    AnonRmap, Balancing, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge, Hugetlb, Linking,
+    Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap, eras_without_files,
 };
 use minflt_mm::{Config, ERAS, Era, era};
 use minflt_workload::parse_size;
@@ -77,21 +77,21 @@ macro_rules! change {
 
 impl Choices {
     fn apply(&self, mut named: Named) -> Result<Named, Error> {
-        change!(self.ladder, named, ladder: Ladder);
+        change!(self.fallback_order, named, fallback_order: FallbackOrder);
         change!(self.protocol, named, protocol: Protocol);
         named.config = named.config.with_protocol(named.config.protocol);
         change!(self.linking, named, linking: Linking);
         change!(self.exchange, named, exchange: ExchangeBy);
-        change!(self.lifetime, named, lifetime: Lifetime);
+        change!(self.reclamation, named, reclamation: Reclamation);
         change!(self.rss, named, rss: Rss);
         change!(self.sleeping_locks, named, sleeping_locks: SleepingLocks);
         change!(self.unmap, named, unmap: Unmap);
         change!(self.fault_around_order, named, around: FaultAround);
-        change!(self.neighbours, named, neighbours: Neighbours);
+        change!(self.fault_around_age, named, fault_around_age: FaultAroundAge);
         change!(self.anon_rmap, named, anon_rmap: AnonRmap);
         change!(self.numa_balancing, named, balancing: Balancing);
         change!(self.hugetlb, named, hugetlb: Hugetlb);
-        change!(self.ahead, named, ahead: Ahead);
+        change!(self.prefetch, named, prefetch: Prefetch);
         let refuse = |illegal| usage(format!("{}: refused: {illegal}", named.name));
         named.config.check().map_err(refuse)?;
         Ok(named)
@@ -162,7 +162,7 @@ mod tests {
             protocol: Some("compare-exchange".into()),
             ..choices("spf-2017")
         };
-        assert_snapshot!(refused(eras(&mix)), @"spf-2017 protocol=compare-exchange: refused: ladder speculative with protocol compare-exchange: the sequence check and the exchange are not atomic, so munmap can free the page table between them; use protocol table-lock or mm-lock: the fault trylocks and then revalidates");
+        assert_snapshot!(refused(eras(&mix)), @"spf-2017 protocol=compare-exchange: refused: fallback-order speculative with protocol compare-exchange: the sequence check and the exchange are not atomic, so munmap can free the page table between them; use protocol table-lock or mm-lock: the fault trylocks and then revalidates");
         let mix = Choices {
             rss: Some("under-lock".into()),
             ..choices("linux-4.13")

@@ -69,8 +69,8 @@ pub(crate) fn fits(
     };
     let missing = needed + needed / 16 - ram;
     Err(usage(format!(
-        "--size: {} of pages do not fit into {into}; use a smaller size, at least --ram {}, or at \
-         least --swap {}",
+        "the workload's {} of pages do not fit into {into}; use a smaller size, at least --ram {}, \
+         or at least --swap {}",
         spell(mib(needed)),
         spell(mib(needed + needed / 16 - swap)),
         spell(mib(missing))

@@ -28,18 +28,18 @@ fn an_unknown_word_is_named_with_what_would_be_right() {
     assert_snapshot!(refused("bench pft --era linux-9.9"), @"2: minflt: unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-3.7, numa-balancing-2012, anon-vma-2012, linux-3.14, fault-around-2014, linux-4.13, spf-2017, linux-5.19, hugetlb-vma-lock-2022, linux-6.4, linux-6.15, best");
     assert_snapshot!(refused("bench frobnicate"), @"2: minflt: unknown workload `frobnicate`; workloads are pft, page-fault1, page-fault2, page-fault3, file-seq, file-rand, file-sparse, disturb, ebizzy, kernbench, load, mmap1, mmap2, brk1, fork1, numa-mem, move-pages, shootdown, hugetlb-fault, hugetlb-fork, hugetlb-both, usemem");
     assert_snapshot!(refused("bench pft --on moon"), @"2: minflt: --on: unknown target `moon`; targets are host, sim, linux");
-    assert_snapshot!(refused("bench pft --on sim --machine cray1"), @"2: minflt: --machine: cray1: unknown machine; machines are altix32, altix512, opteron48, wsm-ex8, x86-4n32, ivb-ep40, ivb-ex120, hsw-ex96, power8-80, power8-752, kvm16, icx-vm48, milan-vm48, skx448, rome256, genoa384, spr224, next1024, next2048, explorer");
+    assert_snapshot!(refused("bench pft --on sim --machine cray1"), @"2: minflt: --machine: cray1: neither a known machine nor a file; machines are altix32, altix512, opteron48, wsm-ex8, x86-4n32, ivb-ep40, ivb-ex120, hsw-ex96, power8-80, power8-752, kvm16, icx-vm48, milan-vm48, skx448, rome256, genoa384, spr224, next1024, next2048, explorer");
     assert_snapshot!(refused("bench pft --rss exact"), @"2: minflt: unknown rss `exact`; choices are under-lock | atomic | sloppy | per-thread | per-cpu");
     assert_snapshot!(refused("bench pft --threads two"), @"2: minflt: --threads: invalid count `two`: expected positive integers, such as 1,2,4");
-    assert_snapshot!(refused("check P99"), @"2: minflt: unknown race `P99`; races are P1, P60, P5, P6, P7, P8, P9, P9-age, P20, P20-make, P21, P22, P23, P23-wait, P24, P27, P27-detach, P28, P29, P30, P30-reuse, P30-range, P31, P31-insert, P32, P32-fresh, P33, P34, P35, P35-locked, P61, P36, P37, P38, P38-writer, P39, P40, P41, P43, P45, P46, P57, commit, flush, zero-page, speculative-exchange, P40-truncate, P42, P44, writeback-unmap, writeback, P2, P3, P4, P6-swap, P10, P11, P12, P13, P13-order, P14, P15, idle-move, P58, P16, P17, P17-merge, P18, P25, P26, hint, watch-move, P45-move, pin-move, write-move, hole-move, shm-remove, P47, P48, P49, P50, P50-beside, P51, P52, P53, P54, P54-size, P54-hole, P54-map, P55, P56, P59, huge-again, huge-gone, huge-over, huge-make, huge-move, huge-move-table, huge-move-fork, huge-move-edge, P46-huge");
+    assert_snapshot!(refused("check P99"), @"2: minflt: unknown race `P99`; `minflt check --list` lists all of them");
     assert_snapshot!(refused("reproduce 1999"), @"2: minflt: unknown posting `1999`; postings are 2004, 2012, 2014, 2017, 2022");
     assert_snapshot!(refused("check P57 --replay 1:x"), @r#"2: minflt: --replay: choice 1, at character 1: "1:x" is not a valid choice; expected STEP:CPU, STEP:next, STEP:hold or STEP:drainCPU"#);
     assert_snapshot!(refused("check P57 --schedules 0"), @"2: minflt: --schedules 0: nothing to search; expected at least 1");
     assert_snapshot!(refused("check --all --schedules 0"), @"2: minflt: --schedules 0: nothing to search; expected at least 1");
-    assert_snapshot!(refused("bench pft --cpus 1000000000 --threads 2"), @"2: minflt: --cpus 1000000000: at most 2048 CPUs are supported");
-    assert_snapshot!(refused("bench pft --cpus 1000000000"), @"2: minflt: --cpus 1000000000: at most 2048 CPUs are supported");
-    assert_snapshot!(refused("bench pft --threads 3000"), @"2: minflt: --threads 3000: at most 2048 CPUs are supported");
-    assert_snapshot!(refused("bench pft --on sim --cpus 1000000000"), @"2: minflt: --cpus 1000000000: at most 2048 CPUs are supported");
+    assert_snapshot!(refused("bench pft --cpus 1000000000 --threads 2"), @"2: minflt: --cpus 1000000000: more CPUs than are supported; give at most 2048");
+    assert_snapshot!(refused("bench pft --cpus 1000000000"), @"2: minflt: --cpus 1000000000: more CPUs than are supported; give at most 2048");
+    assert_snapshot!(refused("bench pft --threads 3000"), @"2: minflt: --threads 3000: more CPUs than are supported; give at most 2048");
+    assert_snapshot!(refused("bench pft --on sim --cpus 1000000000"), @"2: minflt: --cpus 1000000000: more CPUs than are supported; give at most 2048");
     assert_snapshot!(refused("check P57 --policy dfs"), @"2: minflt: --policy: unknown `dfs`; choices are mixed | walk | pct | samples | time");
     assert_snapshot!(refused("check P57 --memory arm"), @"2: minflt: --memory: unknown `arm`; choices are mixed | sc | tso");
 }
@@ -50,11 +50,12 @@ fn what_would_be_ignored_is_refused() {
     assert_snapshot!(refused("bench pft --on host --extend-machine"), @"2: minflt: --extend-machine: only the sim target simulates a machine; add sim to --on");
     assert_snapshot!(refused("bench pft --on linux --ram 1G"), @"2: minflt: --ram: the linux target uses the host's RAM; add host or sim to --on");
     assert_snapshot!(refused("bench pft --on host --threads 2 --cpus 1 --size 1M"), @"2: minflt: --cpus 1 with 2 threads: on host each thread is one CPU; use the same number, or omit --cpus");
-    assert_snapshot!(refused("bench file-rand --on sim -- --every-word"), @"2: minflt: file-rand: a simulated page holds one word; leave --every-word out, and say with --page-ns what loading a page's words takes");
+    assert_snapshot!(refused("bench file-rand --on sim -- --every-word"), @"2: minflt: file-rand: a simulated page holds one word; omit --every-word, and give the time of loading a page's words by --page-ns");
     assert_snapshot!(refused("bench brk1 --size 1M"), @"2: minflt: --size: brk1 grows the heap by one page; it has no size");
     assert_snapshot!(refused("bench pft --on sim --size 1M -- -z"), @"2: minflt: pft: a simulated page holds one word, so one word per page is touched; omit -c and -z");
     assert_snapshot!(refused("bench ebizzy --threads 4 -- -mTRpt 8"), @"2: minflt: ebizzy: -t 8 and --threads 4 differ; give one of them");
     assert_snapshot!(refused("reproduce 2017 --full"), @"2: minflt: --full: only the 2004 tables can be simulated at full size; add 2004");
+    assert!(refused("check P57 --all").starts_with("2: error: the argument"));
     assert!(refused("bench --proof --era linux-4.13").starts_with("2: error: the argument"));
 }
 
@@ -75,16 +76,16 @@ fn an_account_is_asked_of_sim_only_and_a_file_holds_one_run() {
 #[test]
 fn an_illegal_mix_gets_the_tables_reason() {
     assert_snapshot!(refused("bench pft --era atomic-pte-2004 --exchange emulated --threads 2 --size 1M"), @"2: minflt: atomic-pte-2004 exchange=emulated: refused: exchange emulated on several CPUs whose hardware sets accessed and dirty bits: the hardware does not take the lock, so an accessed or dirty bit that it sets between the compare and the store is lost; use exchange native, one CPU, or a machine that sets these bits in software, such as altix32");
-    assert_snapshot!(refused("bench pft --era spf-2017 --protocol compare-exchange"), @"2: minflt: spf-2017 protocol=compare-exchange: refused: ladder speculative with protocol compare-exchange: the sequence check and the exchange are not atomic, so munmap can free the page table between them; use protocol table-lock or mm-lock: the fault trylocks and then revalidates");
-    assert_snapshot!(refused("bench pft --era spf-2017 --lifetime immediate"), @"2: minflt: spf-2017 lifetime=immediate: refused: ladder speculative with lifetime immediate: a speculative lookup reads VMAs and page tables that a writer may be freeing; use lifetime srcu or rcu");
-    assert_snapshot!(refused("bench pft --era linux-4.13 --ladder speculative"), @"2: minflt: linux-4.13 ladder=speculative: refused: ladder speculative: a speculative fault may retry without end; end the ladder with a lock mode that blocks: speculative,mmap");
+    assert_snapshot!(refused("bench pft --era spf-2017 --protocol compare-exchange"), @"2: minflt: spf-2017 protocol=compare-exchange: refused: fallback-order speculative with protocol compare-exchange: the sequence check and the exchange are not atomic, so munmap can free the page table between them; use protocol table-lock or mm-lock: the fault trylocks and then revalidates");
+    assert_snapshot!(refused("bench pft --era spf-2017 --reclamation immediate"), @"2: minflt: spf-2017 reclamation=immediate: refused: fallback-order speculative with reclamation immediate: a speculative lookup reads VMAs and page tables that a writer may be freeing; use reclamation srcu or rcu");
+    assert_snapshot!(refused("bench pft --era linux-4.13 --ladder speculative"), @"2: minflt: linux-4.13 fallback-order=speculative: refused: fallback-order speculative: a speculative fault may retry without end; end the fallback order with a lock mode that blocks: speculative,mmap");
 }
 
 #[test]
 fn sizes_are_checked_against_the_memory_there_is() {
-    assert_snapshot!(refused("bench pft --size 2G --ram 1G"), @"2: minflt: --size: 2049M of pages do not fit into --ram 1G; use a smaller size, at least --ram 2177M, or at least --swap 1153M");
-    assert_snapshot!(refused("bench pft --size 2G --ram 1G --swap 512M"), @"2: minflt: --size: 2049M of pages do not fit into --ram 1G and --swap 512M; use a smaller size, at least --ram 1665M, or at least --swap 1153M");
-    assert_snapshot!(refused("bench pft --on sim --size 100G"), @"2: minflt: --size: 102401M of pages do not fit into --ram 64G; use a smaller size, at least --ram 108801M, or at least --swap 43265M");
+    assert_snapshot!(refused("bench pft --size 2G --ram 1G"), @"2: minflt: the workload's 2049M of pages do not fit into --ram 1G; use a smaller size, at least --ram 2177M, or at least --swap 1153M");
+    assert_snapshot!(refused("bench pft --size 2G --ram 1G --swap 512M"), @"2: minflt: the workload's 2049M of pages do not fit into --ram 1G and --swap 512M; use a smaller size, at least --ram 1665M, or at least --swap 1153M");
+    assert_snapshot!(refused("bench pft --on sim --size 100G"), @"2: minflt: the workload's 102401M of pages do not fit into --ram 64G; use a smaller size, at least --ram 108801M, or at least --swap 43265M");
     assert_snapshot!(refused("bench pft --size 12Q"), @"2: minflt: --size: invalid size `12Q`: the suffix must be K, M, G or T");
     assert_snapshot!(refused("bench pft -- -q"), @"2: minflt: pft: unknown option `-q`; options are -b, -g, -f, -r, -c, -z, --measure");
     assert_snapshot!(refused("bench pft --on sim --threads 64 --cpus 64"), @"2: minflt: --cpus 64: altix32 has 32 CPUs; give at most 32, a larger --machine, or --extend-machine to repeat its topology");

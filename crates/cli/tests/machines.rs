@@ -130,7 +130,7 @@ fn a_machine_is_not_extended_without_end() {
     let (status, _, said) = minflt(&format!("{bench} --threads 4096"));
     assert_eq!(status, 2);
     assert!(
-        said.contains("--threads 4096: at most 2048 CPUs are supported"),
+        said.contains("--threads 4096: more CPUs than are supported; give at most 2048"),
         "{said}"
     );
 }

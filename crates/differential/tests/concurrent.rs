@@ -13,7 +13,8 @@ use minflt_differential::history::{Did, Event, State, explain};
 use minflt_differential::random::Random;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
 use minflt_mm::{
-    Advice, Broken, Config, Place, Prot, Signal, System, Thread, era, eras_without_migration,
+    Advice, Config, NegativeControl, Place, Prot, Signal, System, Thread, era,
+    eras_without_migration,
 };
 use minflt_pgtable::{Mmu, X86_64};
 use minflt_sim::{
@@ -337,7 +338,7 @@ fn a_translation_that_stays_has_no_order() {
     };
     let config = era("linux-4.13").expect("there").config;
     let broken = Config {
-        broken: Some(Broken::NoNestedFlush),
+        negative_control: Some(NegativeControl::NoNestedFlush),
         ..config
     };
     let found = explored::<false>(broken, &budget, tasks);

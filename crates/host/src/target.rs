@@ -185,7 +185,7 @@ impl<const CHECKED: bool> Target for HostTarget<CHECKED> {
             Feature::Files | Feature::ColdFiles | Feature::WholePages => None,
             Feature::HugePages => no_huge_pages(&*self.system),
             Feature::Nodes => (self.machine().nodes() < 2)
-                .then_some("the machine has one memory node; it has two where two threads run"),
+                .then_some("the machine has one memory node; two threads or more give it two"),
         }
     }
 

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! first frame                                                                last frame
-//! | System | areas of each CPU | pools, zones | frame descriptors | page of zeros | free ... |
+//! | System | areas of each CPU | pools, zones | frame descriptors | zero page | free ... |
 //! ```
 
-use crate::base::config::{Broken, Config, ExchangeBy, Illegal};
+use crate::base::config::{Config, ExchangeBy, Illegal, NegativeControl};
 use crate::base::controls::check;
 use crate::base::error::BootError;
 use crate::base::huge_size::HugeSize;
@@ -203,7 +203,7 @@ impl<M: Mmu> System<M> {
             at,
             config,
             exchanges: match config.exchange {
-                _ if config.lacks::<M>(Broken::HalfWidthExchange) => Exchanges::HalfWidth,
+                _ if config.lacks::<M>(NegativeControl::HalfWidthExchange) => Exchanges::HalfWidth,
                 ExchangeBy::Native => Exchanges::Native,
                 ExchangeBy::Emulated => Exchanges::Emulated,
             },

@@ -46,8 +46,8 @@ pub use view::describe;
 pub use base::attrs::{Prot, VmaFlags, VmaView};
 pub use base::check::Check;
 pub use base::config::{
-    Broken, Config, ERAS, Era, Illegal, Rung, era, eras_of_huge_pages, eras_of_migration,
-    eras_without_files, eras_without_migration,
+    Config, ERAS, Era, Illegal, LockMode, NegativeControl, era, eras_of_huge_pages,
+    eras_of_migration, eras_without_files, eras_without_migration,
 };
 pub use base::error::{
     BootError, Errno, FileError, HeapError, MadviseError, MempolicyError, MincoreError, MlockError,
@@ -57,8 +57,8 @@ pub use base::error::{
 pub use base::event::Event;
 pub use base::file::{FileKey, IoError};
 pub use base::huge_size::HugeSize;
-pub use base::lock_mode::{LockMode, OwnLock, Word, Words};
 pub use base::policy::{NodeMask, Policy, PolicyMode};
+pub use base::vma_lock_ops::{OwnLock, VmaLockOps, Word, Words};
 pub use boot::Running;
 pub use call::handle::MmHandle;
 pub use call::madvise::Advice;

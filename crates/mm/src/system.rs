@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! first frame                                                                last frame
-//! | System | areas of each CPU | pools, zones | frame descriptors | page of zeros | free ... |
+//! | System | areas of each CPU | pools, zones | frame descriptors | zero page | free ... |
 //! ```
 
 use crate::base::check::Check;

@@ -1,15 +1,15 @@
 //! TLB gather: frames and tables unmapped by a zap, kept until all TLBs are flushed.
 //!
 //! # Problem
-//! A frame may not be used again while any CPU still buffers a translation to it, and asking all
-//! CPUs to forget is far dearer than changing an entry.
+//! A frame may not be reused while any CPU still caches a translation to it, and flushing all TLBs
+//! is far more expensive than changing an entry.
 //!
 //! # Idea
-//! Collect frames and the range they were mapped in; ask once for many.
+//! Collect frames and the range they were mapped in; flush once for many.
 //!
 //! # Protocol
-//! Change entries, [`Gather::page`] each; when [`Gather::is_full`] or done: invalidate
-//! [`Gather::take_range`], then give the frames back.
+//! Change entries, [`Gather::page`] each; when [`Gather::is_full`] or done: flush
+//! [`Gather::take_range`], then free the frames.
 //!
 //! # Why it is correct
 //! Only the owner of the gather gives frames back, and only after the invalidation returned.

@@ -96,8 +96,8 @@ pub unsafe trait Mmu: Machine {
     fn user_store(at: &Self::Instance, pfn: Pfn, offset: u64, value: u64);
 
     /// Stores the bytes of `value` that `mask` has set, whole ones, into the word at `offset` (a
-    /// multiple of 8) of a user frame; the others stay, also where somebody stores to them at the
-    /// same time. Never a scheduling point.
+    /// multiple of 8) of a user frame; the others are unchanged, also under concurrent stores to
+    /// them. Never a scheduling point.
     ///
     /// This default is for machines on which nothing else runs meanwhile.
     #[inline]

@@ -1,23 +1,23 @@
 //! Tables in frames, and the atomic operations on their entries.
 //!
 //! # Problem
-//! The hardware sets accessed and dirty bits at any time, whoever holds whatever lock; some
-//! machines have no compare-and-exchange; and entries must be read at full width in one access.
+//! The hardware sets accessed and dirty bits at any time, regardless of locks; some machines have
+//! no compare-and-exchange; and entries must be read at full width in one access.
 //!
 //! # Idea
-//! An entry is an atomic word of the format's width. Whoever changes a *present* entry exchanges it
-//! and acts on the value that came back. Where the machine has no exchange, a lock emulates it,
-//! held for just the compare and the store.
+//! An entry is an atomic word of the format's width. A *present* entry is changed by an exchange,
+//! and the old value that it returns decides what to do. Where the machine has no exchange, a lock
+//! emulates it, held only for the compare and the store.
 //!
 //! # Protocol
-//! [`Exchange`] says how: natively; emulated under the lock given; or emulated by somebody who
-//! holds that lock already (taking it again would be a deadlock with oneself, which review of the
-//! 2004 series found in one architecture's swapper path).
+//! [`Exchange`] says how: natively; emulated under the lock given; or emulated by a caller that
+//! already holds that lock (taking it again would be a self-deadlock, which review of the 2004
+//! series found in one architecture's swapper path).
 //!
 //! # Why it is correct
 //! Emulation is sound only if every change of an entry, from whatever path, takes the same lock; a
-//! machine that emulates therefore has no hardware walker that writes entries, or only one CPU:
-//! what walks for that CPU does not while it is in the kernel between a compare and a store.
+//! machine that emulates therefore has no hardware walker that writes entries, or only one CPU,
+//! whose walker does not run while that CPU is in the kernel between a compare and a store.
 //!
 //! # Cost
 //! Native: one read-modify-write. Emulated: a lock, a load and a store.
@@ -241,15 +241,15 @@ impl<M: Mmu> EntryRef<'_, M> {
         ))
     }
 
-    /// Writes an entry of a table that nobody else reaches yet, without the access hook: the table
-    /// is published by the exchange that puts it in.
+    /// Writes an entry of an unpublished table, without the access hook: the exchange that links
+    /// the table publishes it.
     #[inline]
     pub fn clear(self, none: Pte<M::Paging>) {
         <M::Paging as Paging>::Word::store(self.word, none.word(), Ordering::Relaxed);
     }
 
-    /// Writes an entry that nobody else may change now: under the lock one that is none or grants
-    /// nothing, or any of an address space that nobody else has.
+    /// Writes an entry that no other thread may change now: under the lock an empty or `PROT_NONE`
+    /// one, or any entry of an address space without other users.
     #[inline(always)]
     pub fn store(self, new: Pte<M::Paging>) {
         if M::CHECKED {

@@ -2,15 +2,14 @@
 //!
 //! # Problem
 //! Stale translations are the worst bugs of this field, so machines without an MMU of their own
-//! must buffer translations as a real one does, and an oracle must be able to look into the
-//! buffer.
+//! must cache translations as a real one does, and an oracle must be able to inspect the cache.
 //!
 //! # Idea
 //! Direct-mapped, one slot per page number modulo [`SLOTS`]. A slot remembers the frame's
 //! generation and when it was filled, for the oracles.
 //!
 //! # Protocol
-//! Only the CPU it belongs to uses it. Others ask that CPU, by an interrupt, to forget.
+//! Only its own CPU uses it. Other CPUs request a flush by an interrupt.
 //!
 //! # Cost
 //! A hit is one compare on a private line.

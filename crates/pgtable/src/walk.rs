@@ -159,8 +159,8 @@ pub enum Hardware {
 
 /// Walks as the hardware does, and sets the accessed and dirty bits where the hardware does that.
 ///
-/// The caller has interrupts off: whoever frees a table first waits for this CPU to acknowledge an
-/// invalidation, so the tables stay.
+/// The caller has interrupts off: freeing a table first waits for this CPU to acknowledge a TLB
+/// flush, so the tables stay.
 ///
 /// # Safety
 /// 1. The tables under `root` stay tables until interrupts are on again.

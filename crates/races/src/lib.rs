@@ -39,7 +39,7 @@ use minflt_mm::config::{
     ExchangeBy, FaultAround, Protocol, Unmap, eras_of_huge_pages, eras_of_migration,
     eras_without_files, eras_without_migration,
 };
-use minflt_mm::{Broken, Check, Config, Era};
+use minflt_mm::{Check, Config, Era, NegativeControl};
 use minflt_sim::Policy;
 use minflt_sim::RunOptions;
 use minflt_sim::RunReport;
@@ -57,7 +57,7 @@ pub struct Race {
     /// What must never happen.
     pub never: &'static str,
     /// The fix whose absence brings it back.
-    pub fix: Broken,
+    pub fix: NegativeControl,
     /// The era in which switching the fix off shows.
     pub shows_in: &'static str,
     /// A seed of [`search`] that finds it with the fix switched off.
@@ -127,12 +127,12 @@ impl Race {
     /// The configuration that lacks the fix, made from the era in which that shows.
     #[must_use]
     pub fn without_fix(&self, era: Config) -> Config {
-        let era = era.broken(Some(self.fix));
+        let era = era.with_negative_control(Some(self.fix));
         match self.fix {
             // What the table of illegal mixes refuses.
-            Broken::SpeculativeExchange => era.with_protocol(Protocol::CompareExchange),
+            NegativeControl::SpeculativeExchange => era.with_protocol(Protocol::CompareExchange),
             // As Linux 4.20: no grace period keeps the table.
-            Broken::AgeHoles => Config {
+            NegativeControl::AgeHoles => Config {
                 unmap: Unmap::Downgrade,
                 ..era
             },

@@ -7,8 +7,8 @@ use super::{
     aba, advice, away, entries, files, forks, hints, huge_age, huge_moving, huge_tables, hugetlb,
     lineage, masks, migration, pins, promises, remaps, scenes, segments, stacks, vma_scenes,
 };
-use minflt_mm::config::{Balancing, ExchangeBy, Neighbours};
-use minflt_mm::{Broken, Config};
+use minflt_mm::config::{Balancing, ExchangeBy, FaultAroundAge};
+use minflt_mm::{Config, NegativeControl};
 use minflt_pgtable::Paging;
 
 const X86: &[Format] = &[Format::X86_64];
@@ -88,7 +88,7 @@ const AROUND: About = About {
 const UNUSED: About = About {
     frames: Some(away::FRAMES),
     staged: |config| Config {
-        neighbours: Neighbours::Old,
+        fault_around_age: FaultAroundAge::Old,
         ..config
     },
     ..AROUND
@@ -111,7 +111,7 @@ pub(super) const TOUR: Race = Race {
     number: "tour",
     name: "",
     never: "",
-    fix: Broken::NoRevalidate,
+    fix: NegativeControl::NoRevalidate,
     shows_in: "",
     seed: 1,
     formats: X86,
@@ -129,7 +129,7 @@ macro_rules! races {
             number: $number,
             name: $name,
             never: $never,
-            fix: Broken::$fix,
+            fix: NegativeControl::$fix,
             shows_in: $shows_in,
             $($field: $value,)*
             ..TOUR
@@ -217,7 +217,7 @@ races! {
         "a fault waits for mmap_lock with its VMA's lock held";
     "P37", "fault-shootdown", scenes::fault_shootdown, SpinForTableLock, "spf-2017" =>
         "a speculative fault waits for a table's lock whose holder waits for its CPU";
-    "P38", "fault-writers", vma_scenes::fault_starves, LadderWithoutEnd, "linux-6.4" =>
+    "P38", "fault-writers", vma_scenes::fault_starves, FallbackWithoutEnd, "linux-6.4" =>
         "a fault fails again and again among writers, and never waits";
     "P38-writer", "writer-faults", vma_scenes::writer_starves, WriterLetsReadersIn, "linux-6.15" =>
         "a writer waits for a VMA while new faults go on coming in";
@@ -294,7 +294,7 @@ races! {
         "a fault makes a page by a link to an anon_vma that is then taken back";
     "P25", "around-swap", away::around_out, AroundForgetsAway, "linux-4.13", about: AROUND =>
         "the file's page is mapped over a private copy that was swapped out";
-    "P26", "around-unused", away::unused, NeighboursUsed, "linux-4.13", about: UNUSED =>
+    "P26", "around-unused", away::unused, FaultAroundYoung, "linux-4.13", about: UNUSED =>
         "a page that was used goes while one stays that was mapped around and never used";
     "hint", "hint-discard", hints::hint, HintPutsBack, "linux-4.13", about: HINT =>
         "a hinting fault puts back what it read of an entry whose page has gone";

@@ -9,8 +9,8 @@
 #[path = "../../../examples/own_lock/semaphore.rs"]
 mod semaphore;
 
-use minflt_mm::config::Ladder;
-use minflt_mm::{Config, LockMode, OwnLock, era};
+use minflt_mm::config::FallbackOrder;
+use minflt_mm::{Config, OwnLock, VmaLockOps, era};
 use minflt_races::{RACES, search};
 use minflt_sim::{Budget, MachineFile, SimTarget};
 use minflt_workload::{Clear, Outcome, Plan, Spaces, Workload};
@@ -20,9 +20,9 @@ fn shipped() -> Config {
     era("linux-6.4").expect("an era").config
 }
 
-fn with(lock: &'static dyn LockMode) -> Config {
+fn with(lock: &'static dyn VmaLockOps) -> Config {
     Config {
-        ladder: Ladder::VmaOwnMmap,
+        fallback_order: FallbackOrder::VmaOwnMmap,
         own_lock: Some(OwnLock(lock)),
         ..shipped()
     }
@@ -55,9 +55,9 @@ fn what_a_part_of_the_lock_is_for_is_found_without_it() {
     }
 }
 
-/// One thread takes the same way: each fault by the same rung, and all else that is counted. But
-/// why a fault falls back that finds no anon_vma is said by another name: Linux 6.4 asks for it
-/// when it locks the mapping, a lock that is brought leaves that to who needs one, as 6.10 does.
+/// A single thread counts the same events under both locks: each fault uses the same lock mode.
+/// Only the reason of a fallback for want of an anon_vma differs: Linux 6.4 checks for the anon_vma
+/// when it locks the VMA; with an embedder's lock, as since 6.10, only a fault that needs one does.
 #[test]
 fn a_thread_alone_does_the_same_under_both() {
     let [theirs, ours] = [shipped(), with(&Semaphore::Whole)].map(|config| {

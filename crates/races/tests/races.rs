@@ -6,8 +6,10 @@
     reason = "all of an integration test is a test"
 )]
 
-use minflt_mm::config::{ExchangeBy, Ladder, Lifetime, Protocol, Rss, Unmap, eras_without_files};
-use minflt_mm::{Broken, Check, Config, ERAS, era};
+use minflt_mm::config::{
+    ExchangeBy, FallbackOrder, Protocol, Reclamation, Rss, Unmap, eras_without_files,
+};
+use minflt_mm::{Check, Config, ERAS, NegativeControl, era};
 use minflt_races::{Format, RACES, Race, Searched, race, search, search_on, shortest, show, tour};
 use minflt_sim::{Budget, Mix, Policy};
 use std::thread;
@@ -155,7 +157,7 @@ fn every_race_is_clean_on_every_format_native_and_emulated() {
 /// `spf-2017`, with RCU in place of SRCU, and with an munmap that downgrades.
 fn speculative_rcu() -> Config {
     Config {
-        lifetime: Lifetime::Rcu,
+        reclamation: Reclamation::Rcu,
         unmap: Unmap::Downgrade,
         ..era("spf-2017").expect("an era").config
     }
@@ -173,26 +175,30 @@ fn no_race_is_found_where_vma_locks_meet_other_protocols_and_lifetimes() {
     let base = era("linux-6.15").expect("an era").config;
     let mixes = [
         (
-            Ladder::VmaRwsemMmap,
+            FallbackOrder::VmaRwsemMmap,
             Protocol::CompareExchange,
-            Lifetime::Srcu,
+            Reclamation::Srcu,
         ),
         (
-            Ladder::VmaCountMmap,
+            FallbackOrder::VmaCountMmap,
             Protocol::CompareExchange,
-            Lifetime::TypeStable,
+            Reclamation::TypeStable,
         ),
-        (Ladder::VmaCountMmap, Protocol::MmLock, Lifetime::Rcu),
+        (
+            FallbackOrder::VmaCountMmap,
+            Protocol::MmLock,
+            Reclamation::Rcu,
+        ),
     ];
-    for (ladder, protocol, lifetime) in mixes {
+    for (fallback_order, protocol, reclamation) in mixes {
         let config = Config {
-            ladder,
-            lifetime,
+            fallback_order,
+            reclamation,
             ..base.with_protocol(protocol)
         };
         assert_eq!(config.check(), Ok(()));
         for race in RACES {
-            let name = format!("{ladder} {protocol} {lifetime}");
+            let name = format!("{fallback_order} {protocol} {reclamation}");
             holds_in(race, config, &name);
         }
     }
@@ -234,7 +240,8 @@ fn the_tour_passes_on_every_format_in_every_era_native_and_emulated() {
                     format.id(),
                     report.outcome
                 );
-                let broken = emulated.broken(Some(Broken::EmulateUnderLock));
+                let broken =
+                    emulated.with_negative_control(Some(NegativeControl::EmulateUnderLock));
                 assert!(!tour(*format, broken).outcome.is_ok(), "{}", format.id());
             }
         }

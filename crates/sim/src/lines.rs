@@ -1,8 +1,8 @@
 //! The cache-line directory: owners and sharers of each line, and access costs.
 //!
 //! # Problem
-//! What limits page faults on many CPUs is lines that move. The simulator must know for every line
-//! who has it, and make requesters of a moving line wait for each other.
+//! Page faults on many CPUs are limited by cache-line transfers. The simulator must know for every
+//! line which CPUs have it, and make requesters of a line in transit wait for each other.
 //!
 //! # Idea
 //! An invalidation-based directory, as the hardware's: a line is owned by one CPU, or shared by a
@@ -19,14 +19,15 @@
 //!            cache of its die if that has it;      telling the farthest sharer)
 //!            else from the nearest sharer          + slope x other sharers; c owns
 //! ```
-//! The CPUs of a core have its caches in common: what one owns comes to another for the price of a
-//! transfer within the core, and stays owned.
+//! The CPUs of a core share its caches: a line that one owns costs the other a transfer within the
+//! core, and stays owned.
 //!
-//! A line is busy while it moves. Who asks meanwhile waits in a queue (`sched/queue.rs`), from
-//! which the machine's arbitration takes the next; it then pays `contended` beside the transfer.
-//! The first reader of a die keeps a shared line busy for `home`; later ones of that die have it
-//! from the die's last cache, whatever the line does. Where requests go to all sockets, a line that
-//! leaves its die is busy until its home says so (`snoop.rs`).
+//! A line is busy during a transfer. A CPU that requests it meanwhile waits in a queue
+//! (`sched/queue.rs`), from which the machine's arbitration takes the next; that CPU pays
+//! `contended` in addition to the transfer. The first reader of a die keeps a shared line busy for
+//! `home`; later ones of that die get it from the die's last-level cache, even while the line is
+//! busy. Where requests are broadcast to all sockets, a line that leaves its die is busy until its
+//! home completes the request (`snoop.rs`).
 //!
 //! # Why it is correct
 //! It holds no values: those live in the machine's memory, and one simulated context runs at a
@@ -58,7 +59,8 @@ const CHUNK: usize = 1 << CHUNK_SHIFT;
 /// One line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Line {
-    /// CPUs with a copy, while nobody owns it; a place in the pool on machines of over 64 CPUs.
+    /// CPUs with a copy, while the line has no owner; a place in the pool on machines of over 64
+    /// CPUs.
     sharers: u64,
     /// Until when it is moving.
     pub(crate) busy: Ps,
@@ -76,7 +78,7 @@ pub(crate) struct Line {
     pub(crate) ever_shared: bool,
     /// The list, plus 1, of those that spin until it changes.
     pub(crate) spinners: u32,
-    /// The queue, plus 1, of those who wait until it is free.
+    /// The queue of waiting CPUs, plus 1.
     pub(crate) queue: u32,
 }
 
@@ -328,7 +330,7 @@ impl Lines {
         done(start + time + extra, came)
     }
 
-    /// What getting a line costs that nobody owns, and for how long it is busy with that.
+    /// The cost of fetching a line without an owner, and how long that keeps it busy.
     fn fetch(&self, model: &Model, line: Line, ask: Ask) -> (Ps, Ps) {
         let cpu = ask.cpu;
         let has = self.has(line, cpu);
@@ -378,7 +380,7 @@ impl Lines {
         ask.snooped(model, far, (time, want), time)
     }
 
-    /// Notes who holds the line after `cpu` got it.
+    /// Records the line's owner or sharers after `cpu` got it.
     fn settle(&mut self, place: usize, before: Line, cpu: u32, writes: bool) -> Came {
         if writes || (before.owner == 0 && self.is_empty(before)) {
             self.forget_sharers(place);
@@ -395,12 +397,12 @@ impl Lines {
         Came::Shared { with }
     }
 
-    /// Whether nobody shares the line.
+    /// Whether the line has no sharer.
     fn is_empty(&self, line: Line) -> bool {
         self.words_of(&line).iter().all(|word| *word == 0)
     }
 
-    /// The set of those who share a line.
+    /// The set of a line's sharers.
     #[inline]
     fn words_of<'a>(&'a self, line: &'a Line) -> &'a [u64] {
         if self.words > 1 {
@@ -439,7 +441,7 @@ impl Lines {
         self.shared_within(line, cpus).any(|word| word != 0)
     }
 
-    /// The words of the set of those who share a line, cut to a range.
+    /// The words of a line's set of sharers, clipped to a range.
     #[inline]
     fn shared_within<'a>(
         &'a self,

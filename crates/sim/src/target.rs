@@ -241,7 +241,9 @@ impl Target for SimTarget {
             Feature::HugePages => no_huge_pages(self.system()),
             Feature::Nodes => {
                 let nodes = self.system.machine().nodes();
-                (nodes < 2).then_some("the machine has one memory node")
+                (nodes < 2).then_some(
+                    "the machine has one memory node; choose a --machine with two or more",
+                )
             }
         }
     }

@@ -25,7 +25,7 @@ impl Space {
                 vma.anon = None;
                 vma.forked = false;
             }
-            // Where nothing was stored there are at most pages of zeros, which come again.
+            // Where nothing was stored there are at most zero pages, which come again.
             if vma.anon.is_some() {
                 let pages = vma.start / crate::PAGE..vma.end / crate::PAGE;
                 child.pages.extend(self.pages.range(pages));

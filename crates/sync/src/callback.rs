@@ -1,8 +1,8 @@
 //! Grace-period callbacks, and their per-CPU queues.
 //!
 //! # Problem
-//! Whoever unlinks an object must not wait until its readers have left, and must not need memory
-//! to have it freed later.
+//! Unlinking an object must not wait until its readers have left, and deferring its freeing must
+//! not need memory.
 //!
 //! # Idea
 //! The callback is embedded in the object. Each CPU queues its own; the first in the queue that are
@@ -11,14 +11,14 @@
 //!
 //! # Protocol
 //! `push` puts a callback behind the others; `batch` makes a batch of everything queued, if none is
-//! waiting, and tells its number; `run_due` runs the batch, once the grace period of that number is
-//! over.
+//! waiting, and returns its number; `run_due` runs the batch, once the grace period of that number
+//! is over.
 //!
 //! # Why it is correct
-//! The queue's lock guards both lists. Who runs a batch has taken all of it out before, so that no
-//! callback runs twice, and looks whether it is still the batch it has waited for. A callback has a
-//! function from its push to its run and at no other time, so one that is pushed while it waits is
-//! told: a list with a member twice would lead into memory that is used for something else.
+//! The queue's lock guards both lists. The CPU that runs a batch has removed all of it first, so
+//! that no callback runs twice, and checks that it is still the batch whose grace period ended. A
+//! callback has a function from its push to its run and at no other time, so pushing a waiting one
+//! is detected: a list with a member twice would lead into reused memory.
 //!
 //! # Cost
 //! A lock of this CPU's own for each callback and each poll; nothing while nothing is queued.
@@ -66,7 +66,7 @@ struct List {
     len: u64,
 }
 
-// SAFETY: the callbacks in a list belong to the list until run; nobody else touches them.
+// SAFETY: the callbacks in a list belong to the list until run; nothing else accesses them.
 unsafe impl Send for List {}
 
 impl Callback {
@@ -79,8 +79,8 @@ impl Callback {
         }
     }
 
-    /// Remembers another object, for whoever unlinked this one and has yet to retire it: a list of
-    /// what goes needs no memory then.
+    /// Links another object, for a caller that unlinked this one and has yet to retire it: so a
+    /// list of unlinked objects needs no memory.
     pub fn remember(&self, other: Option<NonNull<()>>) {
         self.next.set(other.map(NonNull::cast));
     }

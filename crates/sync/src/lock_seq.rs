@@ -11,7 +11,7 @@
 //! # Protocol
 //! Writers exclude each other by a lock over the whole (`mmap_lock`), hold it from the first write
 //! lock until after [`LockSeq::end_all`], and lock in two steps: wait until no reader is inside,
-//! then [`LockedAt::lock`]. Readers enter by some count and *then* ask [`LockedAt::is_locked`]; a
+//! then [`LockedAt::lock`]. Readers enter by some count and *then* check [`LockedAt::is_locked`]; a
 //! reader that is refused leaves again, and never waits.
 //!
 //! ```text
@@ -86,7 +86,7 @@ impl<M: Machine> LockedAt<M> {
         &self.word
     }
 
-    /// Whether the lock is write-locked, as a reader asks it.
+    /// Whether the lock is write-locked, as seen by a reader.
     #[inline(always)]
     pub fn is_locked(&self, whole: &LockSeq<M>) -> bool {
         // ORDERING: Acquire; pairs with [lock-seq-end].

@@ -160,9 +160,9 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
         old
     }
 
-    /// Adds to a word of the area of this CPU: whoever is on another CPU only reads it. Machines
-    /// whose contexts keep their CPU, and run there without being interrupted between two
-    /// instructions, need no exclusive access for it.
+    /// Adds to a word of this CPU's area, which other CPUs only read. Machines whose contexts keep
+    /// their CPU, and run there without being interrupted between two instructions, need no
+    /// exclusive access for it.
     ///
     /// `order` is that of a store. Linux: `this_cpu_add`.
     #[inline(always)]
@@ -204,9 +204,9 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     #[inline(always)]
     fn prefetch(_at: *const u8, _len: usize) {}
 
-    /// Asks for the line at `at` for itself alone, to be read and written soon: a hint as
-    /// [`Machine::prefetch`] is. A load alone brings a line that others may keep, and the store
-    /// after it has to ask again.
+    /// Prefetches the line at `at` exclusively, to be read and written soon: a hint, as
+    /// [`Machine::prefetch`] is. A load fetches the line shared, and the store after it needs a
+    /// second request.
     ///
     /// Linux: `prefetchw`.
     #[inline(always)]
@@ -238,8 +238,8 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
         }
     }
 
-    /// Lets some time go by in which others run, and acknowledges interrupts: between two looks at
-    /// something that no word announces. Nothing where looking itself takes time.
+    /// Lets other tasks run for some time, and acknowledges interrupts: between two polls of a
+    /// condition that no word announces. Does nothing where polling itself takes time.
     #[inline(always)]
     fn pass() {}
 
@@ -250,7 +250,7 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// Leaves a wake token for `task`.
     fn unpark(task: TaskId);
 
-    /// Whether `task` has a CPU now. A guess: it may change before the caller looks again.
+    /// Whether `task` is running now. A hint: it may change before the caller uses it.
     fn is_running(task: TaskId) -> bool;
 
     /// Whether the CPU of the caller, which handles an interrupt, has no task to go back to: it
@@ -388,8 +388,8 @@ pub trait Instance: Send + Sync + fmt::Debug {
         if a == b { 10 } else { 20 }
     }
 
-    /// The nodes, those nearest to `from` first. Of some that are as far, the one that follows
-    /// `from` in number comes first, so that not all begin with the same.
+    /// The nodes, those nearest to `from` first. Of equally distant ones, the one that follows
+    /// `from` in number comes first, so that callers spread over them.
     fn near_first(&self, from: u32) -> NearFirst<'_, Self>
     where
         Self: Sized,
@@ -413,14 +413,14 @@ pub trait Instance: Send + Sync + fmt::Debug {
 pub struct NearFirst<'a, I> {
     at: &'a I,
     from: u32,
-    /// The last one's distance, and how far it comes behind in number.
+    /// The last one's distance, and how far it follows `from` in number.
     last: Option<(u32, u32)>,
 }
 
 impl<I: Instance> Iterator for NearFirst<'_, I> {
     type Item = u32;
 
-    /// A look at all of them, once the first one is had: there are few.
+    /// Scans all of them for each next one: there are few.
     fn next(&mut self) -> Option<u32> {
         let nodes = self.at.nodes();
         let key = |node: u32| {

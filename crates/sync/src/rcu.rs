@@ -20,11 +20,11 @@
 //!                            said[c] = p
 //! interrupted when late:   the same; but if depth > 0, said[c] = p & !1: "inside"
 //! ```
-//! Nobody blocks in a grace period: [`Rcu::poll`] takes it as far as it will go. Its caller reports
-//! for its own CPU; busy CPUs report by themselves at their next kernel exit. A CPU that idles or
-//! computes in user mode does neither, so whoever has polled in vain [`Patience`] times interrupts
-//! the CPUs that have not reported, and their handlers do ([`Rcu::answer`]). A callback waits for
-//! the first grace period that *starts* after it was queued.
+//! No thread blocks in a grace period: [`Rcu::poll`] advances it as far as possible. The caller
+//! reports for its own CPU; busy CPUs report at their next kernel exit. A CPU that idles or
+//! computes in user mode does neither, so a CPU that has polled in vain [`Patience`] times
+//! interrupts those that have not reported, and their handlers report ([`Rcu::answer`]). A callback
+//! waits for the first grace period that *starts* after it was queued.
 //!
 //! # Why it is correct
 //! - *A section that began before the report* is over, because the depth is 0 and the CPU has no
@@ -35,9 +35,9 @@
 //!   the report, each by a full fence.
 //! - *An interrupt inside a section* finds the depth above 0 and does not report: depth and handler
 //!   belong to one CPU, which runs them in program order.
-//! - *Nobody waits for ever.* A CPU reports at kernel exit, or is interrupted again and again until
-//!   one finds it outside. A report is looked up and stored with interrupts off, so an older one
-//!   never hides a newer one.
+//! - *Every grace period ends.* A CPU reports at kernel exit, or is interrupted again and again
+//!   until one finds it outside. A report is looked up and stored with interrupts off, so an older
+//!   one never hides a newer one.
 //!
 //! The alternative, a word for each CPU that says "in user mode or idle", would spare the
 //! interrupts and cost two fenced stores at each kernel entry and exit, which is each fault.
@@ -47,7 +47,7 @@
 //! twice a grace period, and once a grace period a load, a fence and a store on a line of its own.
 //! Writer: nothing at unlink; a grace period reads each CPU's line once, and more only of the first
 //! one that is late, by polls that write no shared line; one interrupt for each CPU that is late
-//! for long.
+//! for too long.
 //!
 //! Linux: kernel/rcu/tree.c (v4.13), for kernels that are not preempted, without its tree.
 
@@ -119,7 +119,7 @@ enum Late {
     AskAndWait,
 }
 
-/// Why a CPU looks whether it is quiescent.
+/// Why a CPU checks whether it is quiescent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Why {
     /// It happens to be outside of the kernel soon.
@@ -321,8 +321,8 @@ impl<M: Machine> Rcu<M> {
         self.period.load(Ordering::Acquire) >> 1 >= wanted
     }
 
-    /// Starts a grace period, or ends the one under way; false when a CPU that has not reported, or
-    /// one that is at it, stands in the way.
+    /// Starts a grace period, or ends the one in progress; false if a CPU has not reported, or
+    /// another CPU is advancing it.
     fn advance(&self, at: &M::Instance, late: Late) -> bool {
         self.quiescent();
         if late == Late::Leave && self.still_late() {

@@ -1,29 +1,29 @@
 //! A reference count that is a read-write lock: readers that never wait, a writer that waits for
-//! them, and an end after which nobody comes in.
+//! them, and an end after which no reader is admitted.
 //!
 //! # Problem
-//! A fault wants to hold one VMA against its writers, by one exchange, and without knowing
-//! beforehand that the VMA is still there: it may have been taken out, freed, and be another
-//! address space's by now. Its memory is only promised to be *some* VMA's. (A count and a sleeping
-//! lock beside it take more room, and the lock has to be initialised anew under such readers.)
+//! A fault must lock one VMA against its writers by one exchange, although the VMA may be gone: it
+//! may have been removed, freed, and reused by another address space. Its memory is only guaranteed
+//! to be *some* VMA's. (A count plus a sleeping lock take more room, and the lock would have to be
+//! reinitialised under such readers.)
 //!
 //! # Idea
-//! One word counts who uses the object, is 0 while it is out of use, and names the one who waits.
-//! Nobody comes in by counting up from 0, so an object that is being filled in is safe from
-//! readers that remember it from an earlier life.
+//! One word counts the users of the object, is 0 while it is detached, and names the waiting
+//! writer. No reader counts up from 0, so an object under initialisation is safe from readers that
+//! hold a stale pointer to it.
 //!
 //! # Protocol
 //! ```text
 //! bits 0..30    0 detached; 1 attached; 1 more for each reader inside
-//! bit  30       WRITER: a writer is or wants to be inside; nobody comes in
+//! bit  30       WRITER: a writer holds the lock or waits; no reader is admitted
 //! bits 32..64   the writer's task
 //! ```
 //! - Attach: store 1 with release, once the object is whole.
 //! - Read: count up, unless 0 or WRITER; then ask [`LockedAt::is_locked`]. Leaving counts down, and
-//!   the old value of that same exchange says whether somebody waits for it, and who.
+//!   the old value of that same exchange says whether a writer waits, and which.
 //! - Write-lock: set WRITER and the task; sleep until 1 is left; set the number of
 //!   [`crate::lock_seq`]; take WRITER and the task off.
-//! - Detach: the same, but the 1 goes too.
+//! - Detach: the same, but the 1 is removed, too.
 //!
 //! ```text
 //! CPU 0: reader            CPU 1: writer
@@ -36,20 +36,20 @@
 //! ```
 //!
 //! # Why it is correct
-//! A reader touches nothing of the object after its last exchange: whom to wake came out of that
-//! exchange. (In Linux it looked the waiter up in the address space, and that could be gone:
-//! CVE-2025-38554.) A wake that comes late finds a task that waits for something else, and every
-//! waiter looks again. No wake is lost: the writer looks after it set WRITER, so either it sees
-//! the last reader gone, or that reader's exchange sees the task. There is one writer at a time.
-//! A reader of an earlier life may come in for a moment where it has no business; it asks whose
-//! the object is, finds out and leaves, and writers wait for it like for any other.
+//! A reader accesses nothing of the object after its last exchange: the task to wake came out of
+//! that exchange. (In Linux it looked the waiter up in the address space, which could be gone:
+//! CVE-2025-38554.) A late wake-up finds a task that waits for something else, and every waiter
+//! rechecks. No wake-up is lost: the writer rechecks after it set WRITER, so either it sees that
+//! the last reader has left, or that reader's exchange sees the task. There is one writer at a
+//! time. A reader with a stale pointer may enter a reused object; it then checks the owner and
+//! leaves, and writers wait for it like for any other.
 //!
 //! # Cost
 //! Reader: a load and an exchange to enter, an addition to leave, on one line. Writer: two
 //! additions.
 //!
-//! Linux: include/linux/mmap_lock.h and mm/mmap_lock.c, `vm_refcnt` (v6.15). There the waiter
-//! stands in the `mm`.
+//! Linux: include/linux/mmap_lock.h and mm/mmap_lock.c, `vm_refcnt` (v6.15). There the waiter is
+//! named in the `mm`.
 
 use crate::atomic::Atomic;
 use crate::cx::TaskId;
@@ -79,7 +79,7 @@ pub struct RefGuard<'a, C: Class, M: Machine> {
     not_send: PhantomData<*mut ()>,
 }
 
-/// Why a reader does not come in.
+/// Why a reader is not admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The object is out of use, or not yet in use.
@@ -88,12 +88,12 @@ pub enum Refused {
     Locked,
 }
 
-/// What a waiting writer does about readers that come.
+/// What a waiting writer does about new readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Newcomers {
     /// They are refused.
     Refused,
-    /// They come in, and the writer may wait for ever: for tests that show it.
+    /// They are admitted, and the writer may starve: for tests that show it.
     LetIn,
 }
 
@@ -111,7 +111,7 @@ impl<C: Class, M: Machine> RefLock<C, M> {
         &self.word
     }
 
-    /// The object is whole: readers may come. The caller has it for itself, detached.
+    /// Attaches the initialised object: readers may enter. The caller is its only user until then.
     #[inline]
     pub fn attach(&self) {
         // ORDERING: Release; pairs with [ref-lock-enter].
@@ -183,8 +183,8 @@ impl<C: Class, M: Machine> RefLock<C, M> {
         slept
     }
 
-    /// Nobody comes in any more, and nobody is inside; returns how often it slept. The caller is
-    /// the only writer, and the object attached.
+    /// Write-locks: admits no new reader, and waits until none is inside; returns how often it
+    /// slept. The caller is the only writer, and the object is attached.
     ///
     /// # Context
     /// May sleep.
@@ -259,7 +259,7 @@ impl<C: Class, M: Machine> Drop for RefGuard<'_, C, M> {
         lockdep::release::<C, M>(self.lock.id());
         // ORDERING: Release; pairs with [ref-lock-leave].
         let old = self.lock.word.sub(1, Ordering::Release);
-        // From here on the object may be anybody's.
+        // From here on the object may be freed or reused.
         let waiter = TaskId((old >> TASK_SHIFT) as u32);
         if waiter != TaskId(0) && old & USERS == 2 {
             wake::<M>(waiter);

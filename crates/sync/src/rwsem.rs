@@ -2,66 +2,70 @@
 //! generation of Linux had it.
 //!
 //! # Problem
-//! Many faults read an address space while few calls change it. Readers must run together; a
-//! writer must not starve; and a waiter should not sleep when the holder is about to leave. Who has
-//! the lock next when it is released has had four answers in Linux, and decides what a contended
-//! lock yields.
+//! Many faults read an address space while few calls change it. Readers must run together; a writer
+//! must not starve; and a waiter should not sleep when the holder is about to leave. Which waiter
+//! acquires a released lock has had four answers in Linux, and decides the throughput of a
+//! contended lock.
 //!
 //! # Idea
-//! One word counts readers and flags a writer, so an undisturbed reader costs one addition to take
-//! and one to release. Who cannot have the lock queues and sleeps. The rest is the lock's
-//! [`Succession`], told when it is made: the head of the queue is handed the lock and nobody
-//! overtakes; or it is woken to try, and a writer that comes meanwhile takes the lock; or such
-//! writers spin, one behind the other ([`SpinQueue`]), as long as the *writer* inside is running,
-//! because that will be done soon; or, beside this, a waiter that was overtaken for long ends the
-//! overtaking.
+//! One word counts readers and flags a writer, so an uncontended reader costs one addition to take
+//! and one to release. A thread that cannot take the lock queues and sleeps. The rest is the lock's
+//! [`Succession`], given at construction: the head of the queue is handed the lock, and no thread
+//! overtakes it; or the head is woken to try, and a newly arrived writer may steal the lock; or
+//! such writers spin in a queue ([`SpinQueue`]) as long as the *writer* that holds the lock is
+//! running, because it will release it soon; or, in addition, a waiter that was overtaken for too
+//! long forces a hand-off.
 //!
 //! # Protocol
 //! ```text
 //! count     bit 0 WRITER   a writer holds the lock
 //!           bit 1 WAITERS  the queue is not empty
 //!           bit 2 HANDOFF  the head of the queue is next, no stealing
-//!           8 and up       number of readers (those inside, and those about to find out)
-//! owner     the writer's task, 0 when there is none: a hint for spinners, kept where there are any
-//! spinners  the queue of those who spin; its mark is the succession
-//! queue     of those who sleep, guarded by its own spinning lock; nodes lie in their contexts
+//!           8 and up       number of readers (holders, and those that are about to back off)
+//! owner     the writer's task, 0 when there is none: a hint, maintained where writers spin
+//! spinners  the queue of spinning writers; its mark is the succession
+//! queue     of sleeping waiters, guarded by its own spinlock; nodes are in their contexts
 //! ```
-//! - Read: add a reader; if WRITER, WAITERS or HANDOFF was set, take it back and queue. With
-//!   hand-off, a lock that nobody holds is kept nevertheless, and readers at the head come in, too.
-//! - Write: exchange 0 for WRITER; else spin, at the head of the spinners; else take the lock if it
-//!   is free though others queue (not with *grant*); else queue, and try when woken at the head.
+//! - Read: add a reader; if WRITER, WAITERS or HANDOFF was set, subtract it again and queue. With
+//!   hand-off, a reader that finds the lock free keeps it all the same, and readers at the head of
+//!   the queue are admitted, too.
+//! - Write: exchange 0 for WRITER; else spin, at the head of the spinners; else steal the lock if
+//!   it is free although others queue (not with *grant*); else queue, and try when woken at the
+//!   head.
 //! - Release: subtract; the last one out, if WAITERS is set, wakes the head. A head that reads is
 //!   granted the lock with all readers right behind it; one that writes is woken to try, or with
 //!   *grant* is granted it.
 //! - Hand-off: a head that was woken in vain and has waited 4 ms sets HANDOFF; a writer spins then.
-//! - Downgrade: in one step WRITER goes and a reader comes. If WAITERS was set, readers at the head
-//!   are granted the lock; a writer at the head sleeps on. With hand-off the name in `owner` stays
-//!   until the holder leaves, so that a writer spins for this reader as for a writer.
+//! - Downgrade: in one step WRITER is cleared and a reader added. If WAITERS was set, readers at
+//!   the head are granted the lock; a writer at the head stays asleep. With hand-off the name in
+//!   `owner` stays until the holder leaves, so that a writer spins for this reader as for a writer.
 //!
 //! # Why it is correct
-//! Only an exchange from "no writer, no readers" sets WRITER, and a reader that added itself beside
-//! a WRITER takes itself back. WAITERS is set before a queued waiter last looks at the word, and a
-//! releaser looks at WAITERS in the same step in which it releases, so one of the two sees the
-//! other; a thief leaves WAITERS as it is, so its release wakes the head again. A grant is written
-//! after the node is out of the queue; the grantee leaves only when it reads it, so the node is not
-//! reused early. Readers let in together are all counted before the first is told, who may leave
-//! before the second is. Wake tokens are sticky. Without hand-off a waiter may starve, as in Linux.
+//! Only an exchange from "no writer, no readers" sets WRITER, and a reader that added itself while
+//! WRITER was set subtracts itself again. WAITERS is set before a queued waiter last reads the
+//! word, and a releaser reads WAITERS in the same step in which it releases, so one of the two sees
+//! the other; a stealing writer leaves WAITERS set, so its release wakes the head again. A grant is
+//! written after the node left the queue; the grantee returns only when it reads it, so the node is
+//! not reused early. Readers admitted together are all counted before the first is woken, since it
+//! may release before the second is woken. Wake tokens are sticky. Without hand-off a waiter may
+//! starve, as in Linux.
 //!
-//! There is no moment at which a downgrade has neither WRITER nor a reader in the word, so no
-//! writer comes in between. A reader that saw the WRITER looks again with the queue's lock held: if
-//! nobody queues it is inside; if somebody does, WAITERS was set before the downgrade, which then
-//! comes for that lock and finds both, or after it, by a reader that came in by itself.
+//! During a downgrade the word always has WRITER or a reader, so no writer intervenes. A reader
+//! that saw WRITER rechecks with the queue's lock held. If the queue is empty, it holds the lock.
+//! If not, either WAITERS was set before the downgrade, which then takes the queue's lock and finds
+//! both waiters; or it was set after the downgrade, by a reader that then admitted itself.
 //!
 //! # Cost
-//! Undisturbed: two read-modify-writes on one line, for readers and writers alike. That line is the
+//! Uncontended: two read-modify-writes on one line, for readers and writers alike. That line is the
 //! limit of every fault that takes the lock: about 1 / (2 x line service time) faults per second. A
-//! downgrade is one step more. A release goes to one spinner, not to all. 24 bytes.
+//! downgrade is one step more. A release transfers the line to one spinner, not to all. 24 bytes.
 //!
 //! Linux: lib/rwsem.c (2.6.10, 3.7, 3.14), kernel/locking/rwsem-xadd.c (v4.13), rwsem.c (v5.19);
-//! commits and dates stand at [`Succession`]. Not as there: readers do not write `owner`; a head
-//! that was told to try keeps its place in the word's WAITERS only; writers spin 10 to 25 us for
-//! any readers (since 5.3), ours for one that was the writer; a spinner stops where HANDOFF is set
-//! and nobody writes; a spinner that waits is not told that the writer went to sleep.
+//! commits and dates are at [`Succession`]. Differences from Linux: readers do not write `owner`; a
+//! head that was woken to try is recorded only by WAITERS in the word; Linux's writers spin 10 to
+//! 25 us for any readers (since 5.3), ours only for one that was the writer; a spinner stops when
+//! HANDOFF is set and no writer holds the lock; a queued spinner does not learn that the writer
+//! went to sleep.
 
 mod shown;
 mod succession;
@@ -118,7 +122,7 @@ pub struct WriteGuard<'a, C: Class, M: Machine> {
     not_send: PhantomData<*mut ()>,
 }
 
-/// The lock, held for reading by who had it for writing just before.
+/// The lock, held for reading after a downgrade.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct DowngradedGuard<'a, C: Class, M: Machine> {
     lock: &'a RwSem<C, M>,
@@ -178,7 +182,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         })
     }
 
-    /// Takes the lock for writing; sleeps while anybody has it.
+    /// Takes the lock for writing; sleeps while it is held.
     #[inline]
     #[track_caller]
     pub fn write(&self) -> WriteGuard<'_, C, M> {
@@ -235,8 +239,8 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         Succession::of(self.spinners.mark())
     }
 
-    /// Sets that of a lock that nobody knows, or that has it already: for memory that outlives the
-    /// lock in it, where it was zero.
+    /// Sets the succession of an unpublished lock, or of one that has it already: for type-stable
+    /// memory, where a new lock is zero.
     pub fn set_succession(&self, succession: Succession) {
         self.spinners.set_mark(succession as u32);
     }
@@ -277,8 +281,8 @@ impl<C: Class, M: Machine> Drop for ReadGuard<'_, C, M> {
 }
 
 impl<'a, C: Class, M: Machine> WriteGuard<'a, C, M> {
-    /// Holds the lock for reading from here on: other readers come in, and no writer does until
-    /// this one has gone, too. What was written stays as it is in between.
+    /// Downgrades the lock to reading: other readers are admitted, and no writer is before this
+    /// reader has released it, too. No write can intervene.
     ///
     /// # Context
     /// Does not sleep.

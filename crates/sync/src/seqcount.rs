@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! A speculative fault wants to use a VMA's fields without writing a shared line, and to know
-//! afterwards whether somebody was changing them.
+//! afterwards whether a writer was changing them.
 //!
 //! # Idea
 //! A counter that is odd while a writer is inside. A reader samples it before and compares after;
@@ -26,7 +26,7 @@
 //! A reader that saw a field of the section sees, after its fence, the increment that came before
 //! the writer's fence. The writer's first increment needs the fence *after* it: a release on the
 //! increment itself orders only what came before. The model test shows the torn read without it.
-//! Readers never wait for an even value: they go another way.
+//! Readers never wait for an even value: they fall back.
 //!
 //! # Cost
 //! Reader: two loads of a line that only writers change. Writer: two stores and a fence.

@@ -2,25 +2,24 @@
 //!
 //! # Problem
 //! The library owns no heap: allocation must be able to fail as a value, must place objects the
-//! same way in every simulated run, and must keep freed memory of some types that type, because
-//! lock-free readers may still look. What a burst of objects took shall come back after it.
+//! same way in every simulated run, and must keep freed memory of some types type-stable, because
+//! lockless readers may still read it. The pages of a burst of objects must be freed after it.
 //!
 //! # Idea
-//! A slab of `T` carves pages into slots. Each CPU keeps a small stack of free slots; those it has
-//! too many go back to the pages that they are of, and a page that has all of its own is given
-//! back (`slab::pages`).
+//! A slab of `T` divides pages into slots. Each CPU keeps a small stack of free slots; excess slots
+//! return to their pages, and a page all of whose slots are free is freed (`slab::pages`).
 //!
 //! # Protocol
-//! A free slot holds the next free slot's address at `T::LINK`. A CPU's own stack is touched by its
-//! CPU only; the pages under their lock, a batch of slots at a time. Pages are given back when that
-//! is let go.
+//! A free slot holds the next free slot's address at `T::LINK`. A CPU's stack is accessed by that
+//! CPU only; the pages under their lock, a batch of slots at a time. Pages are freed after that
+//! lock is released.
 //!
 //! # Why it is correct
 //! A slot is in exactly one stack or in use, and a page with all its slots in its own stack has
-//! none in use. Type stability: a slab that was told so ([`Pages::Stay`]) gives no page back, and
-//! [`PageSource::slab_page_back`] may let a page wait for readers. What readers of a freed object
-//! may still look at, [`SlabObject::KEPT`], is written neither when it is freed nor when the slot
-//! is used again; it is the owner's to set, atomically.
+//! none in use. Type stability: a slab with [`Pages::Stay`] frees no page, and
+//! [`PageSource::slab_page_back`] may let a page wait for readers. The bytes that readers of a
+//! freed object may still read, [`SlabObject::KEPT`], are written neither at free nor at reuse;
+//! only the owner sets them, atomically.
 //!
 //! # Cost
 //! Usually a pop or push on a line of this CPU; one lock per [`BATCH`] objects beyond that, and a
@@ -60,7 +59,7 @@ pub const POISON: u8 = 0xfe;
 ///
 /// # Safety
 /// An implementer guarantees that the 8 bytes from `LINK` on may be overwritten while the object is
-/// free, whoever may still be reading it, and that `LINK` is a multiple of 8 within the type; and
+/// free, even if readers still read it, and that `LINK` is a multiple of 8 within the type; and
 /// that zeros are a value for the bytes `KEPT`, which lie within the type and not at the link.
 pub unsafe trait SlabObject: Sized {
     /// Offset of the free link, in bytes.
@@ -116,7 +115,7 @@ pub struct Magazine<M: Machine> {
 pub enum Pages {
     /// Yes, when none of their objects is in use.
     Leave,
-    /// No: who looks at freed objects may do so at any time.
+    /// No: readers may read freed objects at any time.
     Stay,
 }
 
@@ -202,7 +201,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     /// Places a copy of `*from` in a slot, byte for byte; `None` when memory is short.
     ///
     /// # Safety
-    /// 1. `from` is a `T` that nobody writes meanwhile, and a second one of its bytes is sound.
+    /// 1. `from` is a `T` that is not written meanwhile, and a bytewise copy of it is sound.
     #[track_caller]
     pub unsafe fn alloc_copy(
         &self,
@@ -230,12 +229,12 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         counts.fold(0, u64::wrapping_add)
     }
 
-    /// Takes a slot back, and gives back pages that are not needed. The object is not dropped.
+    /// Frees a slot, and pages that are no longer needed. The object is not dropped.
     ///
     /// # Safety
     /// 1. `object` came from this slab's [`Slab::alloc`] and is given back once.
-    /// 2. Nobody uses it any more, but for readers whom overwriting [`SlabObject::LINK`] cannot
-    ///    hurt.
+    /// 2. It is no longer used, except by readers that tolerate an overwritten
+    ///    [`SlabObject::LINK`].
     pub unsafe fn free(&self, object: NonNull<T>, pages: &impl PageSource) {
         // The object may have been found by a reference; the slot is the page's.
         let slot = with_exposed_provenance_mut::<u8>(object.addr().get());
@@ -249,7 +248,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
             for part in Self::OWN {
                 // SAFETY: within the slot.
                 let at = unsafe { slot.add(part.start) };
-                // SAFETY: 1 and 2 of this function: the slot is nobody's, but for the bytes kept.
+                // SAFETY: 1 and 2 of this function: the slot is free, except for the bytes kept.
                 unsafe { at.write_bytes(POISON, part.len()) };
             }
         }
@@ -284,7 +283,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
                 }
                 // SAFETY: within the slot.
                 let at = unsafe { slot.add(at) };
-                // SAFETY: the slot is nobody's, but for the bytes kept.
+                // SAFETY: the slot is free, except for the bytes kept.
                 unsafe { at.read() == POISON }
             })
     }
@@ -312,7 +311,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
             return;
         }
         if let Some(page) = pages.slab_page(self.number) {
-            // SAFETY: 1: a fresh page, which nobody else has.
+            // SAFETY: 1: a fresh page, without other users.
             let fresh = unsafe { Fresh::new(page) };
             self.take_some(stack, Some(fresh));
         }
@@ -335,9 +334,9 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         stack.len > had
     }
 
-    /// Makes sure that `n` objects can be had one after the other: fetches what this CPU lacks.
-    /// Good until the guard is dropped, which is before the caller sleeps; what is left then, and
-    /// what was fetched in vain, is every CPU's again.
+    /// Ensures that `n` allocations in a row succeed: fetches the slots that this CPU lacks. Valid
+    /// until the guard is dropped, which must be before the caller sleeps; slots that are left then
+    /// become available to all CPUs again.
     #[track_caller]
     pub fn ensure(&self, n: u32, pages: &impl PageSource) -> Option<Ensured<'_, T, M>> {
         if M::CHECKED && pages.refuses(Location::caller()) {

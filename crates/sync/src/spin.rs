@@ -1,8 +1,8 @@
 //! The spinning lock: one word, test and test-and-set.
 //!
 //! # Problem
-//! Short sections need a lock that costs one exchange when nobody else wants it and that may live
-//! in a frame's descriptor.
+//! Short critical sections need a lock that costs one exchange when uncontended and fits into a
+//! frame's descriptor.
 //!
 //! # Idea
 //! A word is 0 (free) or 1 (taken). A waiter sleeps on the *line* until it reads 0
@@ -16,7 +16,7 @@
 //! Only one exchange finds 0. The section's accesses stay inside by acquire and release.
 //!
 //! # Cost
-//! One read-modify-write and one store; under contention one line transfer a waiter and release.
+//! One read-modify-write and one store; under contention one line transfer per waiter and release.
 
 use crate::atomic::Atomic;
 use crate::lockdep::{self, Class, How};
@@ -71,7 +71,8 @@ impl<T, C: Class, M: Machine> SpinLock<T, C, M> {
         }
     }
 
-    /// Takes the lock beside one other of its class, which comes first in an order of their own.
+    /// Takes the lock while one other of its class is held, which precedes it in an order within
+    /// the class.
     #[inline]
     #[track_caller]
     pub fn lock_second(&self) -> SpinGuard<'_, T, C, M> {

@@ -2,44 +2,44 @@
 //! their own.
 //!
 //! # Problem
-//! When all who spin for a lock watch its word, each change of the word goes to all of them, and
-//! each release makes all of them ask for the line at once. Still a spinner must be able to give
+//! When all spinners poll the lock's word, each change of the word is transferred to all of them,
+//! and each release makes all of them request the line at once. A spinner must also be able to give
 //! up at any time, to sleep.
 //!
 //! # Idea
-//! A queue of the spinners, each with a node in its context. Only the head looks at the lock;
-//! a spinner behind it waits for a word of its own node. It is no lock of the data: who is at the
-//! head may still lose the lock to somebody who never queued.
+//! A queue of the spinners, each with a node in its context. Only the head polls the lock; a
+//! spinner behind it polls a word of its own node. The queue does not protect the data: the head
+//! may still lose the lock to a thread that never queued.
 //!
 //! # Protocol
 //! ```text
 //! tail         the task at the end, 0 for none; two bits on top are the owner's, and never change
 //! node.state   HEAD   this one is at the head now
-//!              NEWS   something here or at the predecessor's changed: look again
+//!              NEWS   this node or the predecessor's changed: recheck
 //!              else   the task in front
-//! node.next    NEXT   a task stands here, or stood here: look at the tail where none does
+//! node.next    NEXT   the task behind, or one that was: if there is none, read the tail
 //!              TURN   the one behind is leaving: wait for it
 //! ```
-//! - Enter: exchange the tail for oneself. Nobody was there: at the head. Else write oneself behind
-//!   the old tail, and wait for HEAD.
-//! - Leave, from the head: take oneself off the tail; if somebody is behind, tell it HEAD.
-//! - Give up: exchange oneself for TURN in the node in front, which stays there until that is gone.
-//!   Then put the one in front at the tail, or take one's successor and make the two neighbours;
-//!   take TURN away. Where the exchange fails, the one in front is about to change this one's node,
-//!   or has: wait for NEWS, and look again.
+//! - Enter: exchange the tail for this task. If the queue was empty, this task is the head. Else
+//!   link this task behind the old tail, and wait for HEAD.
+//! - Leave, from the head: remove this task from the tail; if there is a successor, set its HEAD.
+//! - Give up: in the predecessor's node, exchange this task for TURN, which keeps the predecessor
+//!   from leaving. Then make the predecessor the tail, or link it with this task's successor; clear
+//!   TURN. If the exchange fails, the predecessor is changing this task's node, or has: wait for
+//!   NEWS, and recheck.
 //!
 //! # Why it is correct
-//! A node's successor is named by that node alone. Its owner takes it out of there by exchange, to
-//! tell it HEAD or to give it another neighbour; it takes itself out by exchange, to leave: one of
-//! the two wins. While TURN is there the node's owner does not leave, so the one who is leaving may
-//! still touch that node; TURN is there before the tail is given back, so who has left by the tail
-//! sees it. A newcomer behind such a node adds itself without taking TURN away. A node is used
-//! again only when nobody will touch it any more, but for NEWS, which says nothing but to look.
+//! A node's successor is named by that node alone. The node's owner removes it by exchange, to set
+//! its HEAD or to relink it; the successor removes itself by exchange, to leave: one of the two
+//! wins. While TURN is set the node's owner does not leave, so the leaving task may still access
+//! that node; TURN is set before the tail is restored, so a task that leaves by the tail sees it. A
+//! newcomer behind such a node adds itself without clearing TURN. A node is reused only when no
+//! other task will access it, except to set NEWS, which only asks for a recheck.
 //!
 //! # Cost
 //! To enter: an exchange of the tail, and of the predecessor's node; to leave, one of the tail or
-//! of the own node, and one line to the successor. Each release of the lock moves its line to one
-//! spinner.
+//! of the own node, and one line to the successor. Each release of the lock transfers its line to
+//! one spinner.
 //!
 //! Linux: kernel/locking/osq_lock.c, there with a node for each CPU. It came as the cancelable MCS
 //! lock of mutexes in 3.15, and the read-write semaphore has it since 3.16 (4fc828e24cd9, 2014).
@@ -78,7 +78,7 @@ impl<M: Machine> SpinQueue<M> {
         self.tail.peek() >> TASK.count_ones()
     }
 
-    /// Sets the mark of an empty queue that nobody knows, or that has it already.
+    /// Sets the mark of an empty, unpublished queue, or of one that has it already.
     pub fn set_mark(&self, mark: u32) {
         if self.mark() != mark {
             self.tail.poke(mark << TASK.count_ones());
@@ -90,8 +90,8 @@ impl<M: Machine> SpinQueue<M> {
         self.tail.peek() & TASK == 0
     }
 
-    /// Queues up; true at the head, which has to [`SpinQueue::leave`]. False for one that left
-    /// because `gives_up` said so, which is asked again now and then, and told who is in front.
+    /// Queues; returns true at the head, which must [`SpinQueue::leave`]. Returns false if the task
+    /// left because `gives_up` returned true, which is called now and then with the predecessor.
     ///
     /// # Context
     /// A task is in one queue at a time. Interrupts are on.
@@ -166,8 +166,8 @@ impl<M: Machine> SpinQueue<M> {
         false
     }
 
-    /// Takes `task` out at its end of the queue: its successor, no longer behind anybody; or none,
-    /// and `front` is the tail.
+    /// Removes `task` from the queue: returns its successor, unlinked from it; or none, and `front`
+    /// is the tail.
     fn detach(&self, task: u32, node: &SpinNode, front: u32) -> Option<u32> {
         let (last, new) = (self.with_mark(task), self.with_mark(front));
         let order = Ordering::Relaxed;

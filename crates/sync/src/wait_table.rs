@@ -83,7 +83,7 @@ const WANTS_LOCK: u32 = 3;
 
 /// `granted`: the bit is or was clear.
 const WOKEN: u64 = 1;
-/// `granted`: the bit is set again, for the one who slept.
+/// `granted`: the bit is set again, on behalf of the woken task.
 const HANDED: u64 = 2;
 
 const QUEUES_LOG2: u32 = 6;
@@ -161,8 +161,8 @@ impl<M: Machine> WaitTable<M> {
         taken
     }
 
-    /// Lets the lock go that `bit` of `word` is, and wakes those who wait for it: all who wait for
-    /// it to be clear, and the first who wants it.
+    /// Unlocks `bit` of `word`, and wakes all tasks that wait for it to be clear, and the first
+    /// that waits for the lock.
     ///
     /// # Context
     /// Does not sleep. The caller has the lock, and the word stays this key's until it returns.
@@ -191,15 +191,14 @@ impl<M: Machine> WaitTable<M> {
         }
     }
 
-    /// Clears `bit` of `word`, and wakes those who wait for that.
+    /// Clears `bit` of `word`, and wakes the tasks that wait for that.
     ///
     /// # Context
     /// Does not sleep. The caller has set the bit, and the word stays this key's until it returns.
     #[inline]
     pub fn clear_and_wake(&self, key: u64, word: &Atomic<u32, M>, bit: u32, waiters: u32) {
-        // The bit is set, so that taking it off clears it: one instruction that tells what was
-        // there, where x86 has to try an `and` again and again.
-        // ORDERING: Release; pairs with [wait-bit].
+        // The bit is set, so subtracting it clears it: one instruction that returns the old value,
+        // where an `and` on x86 needs a loop. ORDERING: Release; pairs with [wait-bit].
         let before = word.sub(bit, Ordering::Release);
         if M::CHECKED && before & bit == 0 {
             M::violation(format_args!("unlocked bit {bit:#x}, which was not locked"));
@@ -242,7 +241,8 @@ impl<M: Machine> WaitTable<M> {
         let mut queue = self.queue_of(wait.key).lock();
         // ORDERING: Acquire; pairs with [wait-bit].
         let mut old = wait.word.load(Ordering::Acquire);
-        // If the bit is clear nobody may come who would clear `waiters`, so it is not set then.
+        // If the bit is clear, no unlock may follow that would clear `waiters`, so it is not set
+        // then.
         while old & wait.bit != 0 {
             let new = old | wait.waiters;
             // ORDERING: Acquire; pairs with [wait-bit].
@@ -264,9 +264,9 @@ impl<M: Machine> WaitTable<M> {
     #[cold]
     fn wake(&self, wait: &Wait<'_, M>) {
         let mut queue = self.queue_of(wait.key).lock();
-        // ORDERING: Acquire; pairs with [wait-bit], on behalf of those who are woken.
+        // ORDERING: Acquire; pairs with [wait-bit], on behalf of the woken tasks.
         if wait.word.load(Ordering::Acquire) & wait.bit != 0 {
-            // Set again: who did that comes here, too.
+            // Set again: the task that set it will unlock, too.
             return;
         }
         let (mut others_stay, mut locked) = (false, false);
@@ -307,7 +307,7 @@ fn queue_number(key: u64) -> usize {
     (mixed >> (u64::BITS - QUEUES_LOG2)) as usize
 }
 
-/// Whether the task that sleeps with `cx` proceeds, and how. `locked`: a task was told to try, or
+/// Whether the task that sleeps with `cx` proceeds, and how. `locked`: a task was woken to try, or
 /// has the lock.
 fn grant_for<M: Machine>(cx: &Cx, wait: &Wait<'_, M>, locked: &mut bool) -> Option<u64> {
     if M::load::<u32>(&cx.node.bit, Ordering::Relaxed) != wait.bit {
@@ -323,7 +323,7 @@ fn grant_for<M: Machine>(cx: &Cx, wait: &Wait<'_, M>, locked: &mut bool) -> Opti
     if wants == WANTS_TO_TRY {
         return Some(WOKEN);
     }
-    // ORDERING: Acquire; pairs with [wait-bit], on behalf of the one who is handed the lock.
+    // ORDERING: Acquire; pairs with [wait-bit], on behalf of the task that is handed the lock.
     let old = wait.word.or(wait.bit, Ordering::Acquire);
     // Else another task took it, and finds `waiters` set when it unlocks.
     (old & wait.bit == 0).then_some(HANDED)

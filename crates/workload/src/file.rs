@@ -261,16 +261,14 @@ impl File {
         if self.cache == Cache::Cold
             && let Some(why) = target.lacks(Feature::ColdFiles)
         {
-            return Err(unsupported(format!(
-                "{name}: {why}; leave --cache cold out"
-            )));
+            return Err(unsupported(format!("{name}: {why}; omit --cache cold")));
         }
         if (self.words, self.pattern) == (Words::Every, Pattern::Random)
             && let Some(why) = target.lacks(Feature::WholePages)
         {
             return Err(unsupported(format!(
-                "{name}: {why}; leave --every-word out, and say with --page-ns what loading a \
-                 page's words takes"
+                "{name}: {why}; omit --every-word, and give the time of loading a page's words \
+                 by --page-ns"
             )));
         }
         Ok(())

@@ -323,7 +323,7 @@ pub(crate) fn huge_page_size<T: Target>(workload: &str, target: &T) -> Result<u6
         (None, Some(bytes)) => Ok(bytes),
         (why, _) => Err(unsupported(format!(
             "{workload}: {}",
-            why.unwrap_or("there are no huge pages here")
+            why.unwrap_or("the target has no huge pages")
         ))),
     }
 }

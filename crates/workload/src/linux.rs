@@ -179,7 +179,8 @@ impl Target for Linux {
     fn lacks(&self, feature: Feature) -> Option<&'static str> {
         match feature {
             Feature::Files | Feature::ColdFiles | Feature::WholePages => None,
-            Feature::Nodes => (!has_two_nodes()).then_some("this machine has one memory node"),
+            Feature::Nodes => (!has_two_nodes())
+                .then_some("this machine has one memory node, and the workload needs two"),
             Feature::HugePages => {
                 (huge::page_size().is_none()).then_some("this kernel has no huge pages (hugetlbfs)")
             }

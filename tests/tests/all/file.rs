@@ -2,9 +2,9 @@
 
 use minflt_addr::VirtAddr;
 use minflt_mm::{
-    Advice, Broken, Config, Errno, Event, FileError, FileHandle, IoError, MapRequest, Mm, MmHandle,
-    Msync, MsyncError, Place, Populate, Prot, Remap, RemapRequest, Sharing, Signal, System, Thread,
-    eras_without_migration,
+    Advice, Config, Errno, Event, FileError, FileHandle, IoError, MapRequest, Mm, MmHandle, Msync,
+    MsyncError, NegativeControl, Place, Populate, Prot, Remap, RemapRequest, Sharing, Signal,
+    System, Thread, eras_without_migration,
 };
 use minflt_pgtable::{Mmu, X86_64};
 use minflt_sim::{
@@ -400,7 +400,9 @@ fn two_syncs(config: Config) -> u64 {
 fn a_store_is_lost_where_writing_back_lets_others_store_unnoticed() {
     for era in eras_without_migration() {
         assert_eq!(two_syncs(era.config), 2, "{}", era.name);
-        let broken = era.config.broken(Some(Broken::WriteUnprotected));
+        let broken = era
+            .config
+            .with_negative_control(Some(NegativeControl::WriteUnprotected));
         assert_eq!(two_syncs(broken), 1, "{}", era.name);
     }
 }

@@ -1,7 +1,7 @@
 //! Files that are memory only, mapped: in every era, with every order of fault-around.
 
 use minflt_addr::VirtAddr;
-use minflt_mm::config::{FaultAround, Neighbours};
+use minflt_mm::config::{FaultAround, FaultAroundAge};
 use minflt_mm::{
     Advice, Config, ERAS, Errno, Event, FileHandle, MapRequest, MmHandle, Msync, Place, Populate,
     Prot, Remap, RemapRequest, Sharing, Signal, System, Thread, era, eras_without_migration,
@@ -64,10 +64,10 @@ fn in_every_era(test: impl Fn(&World<'_>)) {
     }
     let era = ERAS.last().expect("an era").config;
     for (around, name, _) in FaultAround::ALL {
-        for (neighbours, ..) in Neighbours::ALL {
+        for (fault_around_age, ..) in FaultAroundAge::ALL {
             let config = Config {
                 around: *around,
-                neighbours: *neighbours,
+                fault_around_age: *fault_around_age,
                 ..era
             };
             in_one(name, config, &test);
@@ -89,7 +89,7 @@ fn a_mapping_shows_the_file() {
 /// Who speculates does not on files, and says so; the VMA's lock does for them, too.
 #[test]
 fn faults_on_files_go_by_the_eras_rung() {
-    for (name, rung, none) in [
+    for (name, mode, none) in [
         ("spf-2017", Event::SpfNotSupported, Event::Speculative),
         ("linux-6.4", Event::VmaLockSuccess, Event::VmaLockRetry),
         ("linux-6.15", Event::VmaLockSuccess, Event::VmaLockRetry),
@@ -97,10 +97,10 @@ fn faults_on_files_go_by_the_eras_rung() {
         in_one(name, era(name).expect("an era").config, &|w| {
             let file = w.file(1);
             w.map(0, 1, &file, Sharing::Shared);
-            let before = [rung, none].map(|event| w.count(event));
+            let before = [mode, none].map(|event| w.count(event));
             w.holds(0, &[100]);
-            let after = [rung, none].map(|event| w.count(event));
-            assert_eq!(after, [before[0] + 1, before[1]], "{name}: {rung}, {none}");
+            let after = [mode, none].map(|event| w.count(event));
+            assert_eq!(after, [before[0] + 1, before[1]], "{name}: {mode}, {none}");
         });
     }
 }
@@ -322,9 +322,9 @@ fn what_is_cached_is_mapped_without_waiting() {
 
 #[test]
 fn neighbours_are_young_or_old() {
-    for (neighbours, name, _) in Neighbours::ALL {
+    for (fault_around_age, name, _) in FaultAroundAge::ALL {
         let config = Config {
-            neighbours: *neighbours,
+            fault_around_age: *fault_around_age,
             ..ERAS.last().expect("an era").config
         };
         in_one(name, config, &|w| {
@@ -332,7 +332,7 @@ fn neighbours_are_young_or_old() {
             w.map(0, 16, &file, Sharing::Private);
             assert_eq!(w.thread.load(at(3)), Ok(103));
             assert_eq!(w.mm.munmap(at(0), 16 * PAGE), Ok(()));
-            let unused = if *neighbours == Neighbours::Old {
+            let unused = if *fault_around_age == FaultAroundAge::Old {
                 15
             } else {
                 0

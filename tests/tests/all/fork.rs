@@ -2,8 +2,8 @@
 
 use minflt_addr::VirtAddr;
 use minflt_mm::{
-    Advice, Broken, Done, Event, FaultKind, FaultOutcome, Mm, MmHandle, Overcommit, Place, Prot,
-    Signal, Swap, Unbalanced, era, eras_without_migration,
+    Advice, Done, Event, FaultKind, FaultOutcome, Mm, MmHandle, NegativeControl, Overcommit, Place,
+    Prot, Signal, Swap, Unbalanced, era, eras_without_migration,
 };
 use minflt_pgtable::Access;
 use minflt_tests::world::{Machine, PAGE, boot, boot_on, machine};
@@ -291,7 +291,11 @@ fn fork_without_memory_leaves_nothing_behind() {
 #[test]
 fn the_ledger_sees_objects_that_nobody_reaches() {
     let config = era("linux-4.13").expect("an era").config;
-    let sys = boot(config.broken(Some(Broken::ChainsStay)), 1, 4 << 20);
+    let sys = boot(
+        config.with_negative_control(Some(NegativeControl::ChainsStay)),
+        1,
+        4 << 20,
+    );
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let at = mm.mmap(Place::Any, PAGE, Prot::READ_WRITE).expect("a hole");
@@ -340,7 +344,11 @@ fn the_ledger_of_a_chain_of_a_thousand_forks_takes_a_few_steps_a_link() {
 #[test]
 fn the_ledger_sees_a_page_that_is_shared_and_writable() {
     let config = era("linux-4.13").expect("an era").config;
-    let sys = boot(config.broken(Some(Broken::ForkLeavesWritable)), 1, 4 << 20);
+    let sys = boot(
+        config.with_negative_control(Some(NegativeControl::ForkLeavesWritable)),
+        1,
+        4 << 20,
+    );
     let _cpu = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let at = mm.mmap(Place::Any, PAGE, Prot::READ_WRITE).expect("a hole");

@@ -2,10 +2,10 @@
 
 use minflt_addr::VirtAddr;
 use minflt_host::{Host, HostInstance};
-use minflt_mm::config::Lifetime;
+use minflt_mm::config::Reclamation;
 use minflt_mm::{
-    Advice, BootError, Broken, Check, Config, ERAS, Event, Mm, MmapError, MprotectError,
-    MunmapError, Overcommit, Place, Prot, Signal, Swap, System, era, eras_without_migration,
+    Advice, BootError, Check, Config, ERAS, Event, Mm, MmapError, MprotectError, MunmapError,
+    NegativeControl, Overcommit, Place, Prot, Signal, Swap, System, era, eras_without_migration,
 };
 use minflt_pgtable::{Altix16K, Mmu, Paging, S390x, X86_64};
 use minflt_tests::world::{boot_on, machine};
@@ -27,7 +27,7 @@ fn ledger<P: Paging>(era: &str, sys: &System<Host<P, true>>) {
 /// Every era, and what no era has.
 fn configs() -> impl Iterator<Item = (&'static str, Config)> {
     let speculative_rcu = Config {
-        lifetime: Lifetime::Rcu,
+        reclamation: Reclamation::Rcu,
         ..era("spf-2017").expect("an era").config
     };
     eras_without_migration()
@@ -447,7 +447,9 @@ fn a_system_refuses_too_little_memory_and_unsound_mixes() {
 #[test]
 fn the_ledger_sees_a_map_count_raised_too_late() {
     // One thread cannot race; but a count that is never raised must show.
-    let config = ERAS[1].config.broken(Some(Broken::MapCountAfterExchange));
+    let config = ERAS[1]
+        .config
+        .with_negative_control(Some(NegativeControl::MapCountAfterExchange));
     let sys = boot_on::<X86>(machine(1, 16 << 20), config, Swap::None);
     let _cpu = instance(&sys).enter(0);
     let mm = sys.new_mm().expect("memory");

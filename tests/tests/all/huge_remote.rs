@@ -5,9 +5,9 @@ use crate::small_tables::Small;
 use minflt_addr::VirtAddr;
 use minflt_host::Host;
 use minflt_mm::{
-    Advice, Broken, Config, Event, FileHandle, Force, HugeSize, MapRequest, MmHandle,
-    MovePageError, NoMemory, Place, Prot, RemoteError, Sharing, Signal, Swap, System, Thread, era,
-    eras_of_huge_pages,
+    Advice, Config, Event, FileHandle, Force, HugeSize, MapRequest, MmHandle, MovePageError,
+    NegativeControl, NoMemory, Place, Prot, RemoteError, Sharing, Signal, Swap, System, Thread,
+    era, eras_of_huge_pages,
 };
 use minflt_pgtable::{Access, Paging, X86_64};
 use minflt_tests::world::{alone, boot_on, machine};
@@ -322,7 +322,7 @@ fn a_pin_for_loads_of_a_huge_page_sees_the_owners_stores() {
     });
     let control = era("linux-6.15").expect("an era").config;
     in_one::<X86_64>(
-        control.broken(Some(Broken::PinsShared)),
+        control.with_negative_control(Some(NegativeControl::PinsShared)),
         HugeSize::Large,
         &|world| assert!(!pins_see_stores(world)),
     );
@@ -356,7 +356,7 @@ fn a_pinned_huge_page_stays_its_owners_across_a_fork() {
     });
     let control = era("linux-6.15").expect("an era").config;
     in_one::<X86_64>(
-        control.broken(Some(Broken::ForkSharesPinned)),
+        control.with_negative_control(Some(NegativeControl::ForkSharesPinned)),
         HugeSize::Large,
         &|world| assert!(!stays_across_a_fork(world)),
     );

@@ -2,8 +2,8 @@
 
 use minflt_addr::VirtAddr;
 use minflt_mm::{
-    Advice, Broken, Config, Errno, Event, Force, Growth, MapRequest, Mm, Place, Prot, RemoteError,
-    Sharing, Signal, System, era, eras_without_migration,
+    Advice, Config, Errno, Event, Force, Growth, MapRequest, Mm, NegativeControl, Place, Prot,
+    RemoteError, Sharing, Signal, System, era, eras_without_migration,
 };
 use minflt_pgtable::Access;
 use minflt_tests::world::{Machine, PAGE, alone, boot, in_each_era, map, page};
@@ -265,7 +265,9 @@ fn a_pin_for_loads_has_a_page_of_its_own() {
         assert!(pins_after_fork(era.config), "{}", era.name);
     }
     let control = era("linux-4.13").expect("an era").config;
-    assert!(!pins_after_fork(control.broken(Some(Broken::PinsShared))));
+    assert!(!pins_after_fork(
+        control.with_negative_control(Some(NegativeControl::PinsShared))
+    ));
 }
 
 /// A pin for loads of what a private mapping shares with a file, or with everybody: whether it sees
@@ -319,7 +321,7 @@ fn a_pin_for_loads_sees_the_owners_later_stores() {
     }
     let control = era("linux-4.13").expect("an era").config;
     assert!(!pins_before_stores(
-        control.broken(Some(Broken::PinsShared))
+        control.with_negative_control(Some(NegativeControl::PinsShared))
     ));
 }
 
@@ -345,14 +347,17 @@ fn a_pin_of_a_shared_mapping_holds_the_files_page() {
 #[test]
 fn a_fork_that_does_not_ask_takes_a_pinned_page_away() {
     let control = era("linux-4.13").expect("an era").config;
-    with(control.broken(Some(Broken::ForkSharesPinned)), |_, mm| {
-        map(mm, 0, 1, Prot::READ_WRITE);
-        let pin = mm.pin(page(0), Access::Write).expect("mapped");
-        let child = mm.fork().expect("memory");
-        mm.thread().store(page(0), 2).expect("mapped");
-        assert_eq!(pin.load(0), Ok(0));
-        drop((pin, child));
-    });
+    with(
+        control.with_negative_control(Some(NegativeControl::ForkSharesPinned)),
+        |_, mm| {
+            map(mm, 0, 1, Prot::READ_WRITE);
+            let pin = mm.pin(page(0), Access::Write).expect("mapped");
+            let child = mm.fork().expect("memory");
+            mm.thread().store(page(0), 2).expect("mapped");
+            assert_eq!(pin.load(0), Ok(0));
+            drop((pin, child));
+        },
+    );
 }
 
 #[test]

@@ -6,7 +6,8 @@ use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
 use minflt_mm::config::Rss;
 use minflt_mm::{
-    Advice, Broken, Config, Mm, Place, Prot, RSS_BATCH, System, Thread, era, eras_without_migration,
+    Advice, Config, Mm, NegativeControl, Place, Prot, RSS_BATCH, System, Thread, era,
+    eras_without_migration,
 };
 use minflt_pgtable::{Mmu, X86_64};
 use minflt_sim::{
@@ -120,7 +121,7 @@ fn a_count_that_stands_still_is_off_by_less_than_its_bound() {
 #[test]
 fn a_batch_twice_as_large_is_seen_to_break_the_bound() {
     for rss in [Rss::PerThread, Rss::PerCpu] {
-        let config = with(rss).broken(Some(Broken::LateRss));
+        let config = with(rss).with_negative_control(Some(NegativeControl::LateRss));
         let error = error_at_steps(config);
         assert!(error >= too_much(rss, FAULTING, FAULTING + 1), "{config:?}");
     }
@@ -341,7 +342,7 @@ fn bounds_hold_in_every_schedule_and_a_larger_batch_breaks_them_in_some() {
         let found = bound_in_schedules(with(rss), pages, bound);
         assert_eq!(found.failure, None, "{rss}");
         if bound > 1 {
-            let late = with(rss).broken(Some(Broken::LateRss));
+            let late = with(rss).with_negative_control(Some(NegativeControl::LateRss));
             let found = bound_in_schedules(late, pages, bound);
             let failure = found.failure.expect("a batch twice as large is seen");
             assert!(failure.report.outcome.to_string().contains("is shown"));

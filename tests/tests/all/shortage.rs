@@ -139,7 +139,7 @@ fn memory_for_what_is_mapped_is_enough() {
 /// slabs, too, but for what CPUs and slabs keep.
 #[test]
 fn memory_of_many_mappings_comes_back() {
-    // One of each lifetime.
+    // One of each reclamation scheme.
     for name in ["linux-2.6.10", "spf-2017", "linux-6.4", "linux-6.15"] {
         let config = era(name).expect("an era").config;
         let sys = boot_on::<Bare>(machine(2, 128 << 20), config, Swap::None);

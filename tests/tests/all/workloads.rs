@@ -231,8 +231,8 @@ fn what_a_target_cannot_do_is_refused_with_the_reason() {
     };
     assert_eq!(
         words(on_sim("kvm16", config, (1, "file-rand --every-word")).0),
-        "file-rand: a simulated page holds one word; leave --every-word out, and say with \
-         --page-ns what loading a page's words takes"
+        "file-rand: a simulated page holds one word; omit --every-word, and give the time \
+         of loading a page's words by --page-ns"
     );
     assert_eq!(
         words(on_sim("kvm16", config, (1, "ebizzy -R")).0),

@@ -40,7 +40,7 @@ const BESIDE: &[(&str, &[&str])] = &[
         &["base/file", "base/huge_size", "base/policy"],
     ),
     ("base/controls", &["base/config", "base/error"]),
-    ("base/config", &["base/lock_mode"]),
+    ("base/config", &["base/vma_lock_ops"]),
     ("base/error", &["base/config", "base/file", "base/policy"]),
     ("base/why", &["base/event"]),
     ("memory/alloc", &["memory/frame", "memory/swap"]),

@@ -276,7 +276,7 @@ impl<'a> Job<'a> {
             };
             let cpus = plan.cpus;
             return Err(usage(format!(
-                "{option} {cpus}: at most {MAX_CPUS} CPUs are supported"
+                "{option} {cpus}: more CPUs than are supported; give at most {MAX_CPUS}"
             )));
         }
         if on == On::Sim {

@@ -84,7 +84,7 @@ fn verdict(args: &Check, rows: &[Row]) -> Result<(), Error> {
     for row @ Row { race, found, .. } in rows {
         match &found.failure {
             Some(failure) => tell(args, row, failure),
-            None if args.broken => {
+            None if args.negative_control => {
                 return Err(Error::Failed(format!(
                     "{}: no failure in {} schedules with the fix ({}) switched off; increase \
                      --schedules",
@@ -98,7 +98,7 @@ fn verdict(args: &Check, rows: &[Row]) -> Result<(), Error> {
         .iter()
         .filter(|Row { found, .. }| found.failure.is_some())
         .count();
-    if failures > 0 && !args.broken {
+    if failures > 0 && !args.negative_control {
         return Err(Error::Failed(format!(
             "{failures} of {} searches found a failure",
             rows.len()
@@ -112,7 +112,7 @@ fn tell(args: &Check, row: &Row, failure: &Failure) {
     let Row {
         race, era, format, ..
     } = row;
-    let broken = if args.broken {
+    let control = if args.negative_control {
         " --negative-control"
     } else {
         ""
@@ -123,7 +123,7 @@ fn tell(args: &Check, row: &Row, failure: &Failure) {
         String::new()
     };
     let command = format!(
-        "minflt check {} --era {}{at}{broken} --replay",
+        "minflt check {} --era {}{at}{control} --replay",
         race.number, era.name
     );
     let Failure {
@@ -166,7 +166,7 @@ fn replay(args: &Check, races: &[&Race], schedule: &str) -> Result<(), Error> {
         shown.report.outcome,
         shown.drawing
     );
-    if shown.report.outcome.is_ok() || args.broken {
+    if shown.report.outcome.is_ok() || args.negative_control {
         return Ok(());
     }
     Err(Error::Failed(shown.report.outcome.to_string()))
@@ -231,10 +231,8 @@ fn format(args: &Check) -> Result<Option<Format>, Error> {
 /// The race called `name`.
 pub(super) fn one(name: &str) -> Result<&'static Race, Error> {
     race(name).ok_or_else(|| {
-        let known: Vec<_> = RACES.iter().map(|race| race.number).collect();
         usage(format!(
-            "unknown race `{name}`; races are {}",
-            known.join(", ")
+            "unknown race `{name}`; `minflt check --list` lists all of them"
         ))
     })
 }
@@ -243,10 +241,10 @@ pub(super) fn one(name: &str) -> Result<&'static Race, Error> {
 fn eras(args: &Check, race: &Race) -> Result<Vec<Named>, Error> {
     let named = match &args.era {
         Some(list) => era_list(list)?,
-        None if args.broken => era_list(race.shows_in)?,
+        None if args.negative_control => era_list(race.shows_in)?,
         None => all_eras(),
     };
-    if !args.broken {
+    if !args.negative_control {
         return Ok(named);
     }
     let without = |named: Named| {
@@ -261,7 +259,8 @@ fn eras(args: &Check, race: &Race) -> Result<Vec<Named>, Error> {
 
 /// The seed given, else the one that finds the race, else 1.
 fn seed(args: &Check, race: &Race) -> u64 {
-    args.seed.unwrap_or(if args.broken { race.seed } else { 1 })
+    args.seed
+        .unwrap_or(if args.negative_control { race.seed } else { 1 })
 }
 
 fn table(args: &Check, rows: &[Row]) -> Table {
@@ -308,7 +307,7 @@ fn table(args: &Check, rows: &[Row]) -> Table {
 
 /// The era, and what it lacks.
 fn label(args: &Check, race: &Race, era: &Named) -> String {
-    if args.broken {
+    if args.negative_control {
         format!("{} without {}", era.name, race.fix)
     } else {
         era.name.clone()

@@ -4,8 +4,8 @@ use super::kernels;
 use crate::error::Error;
 use crate::out::{out, outln, table_text};
 use minflt_mm::config::{
-    Ahead, AnonRmap, Balancing, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime, Linking,
-    Neighbours, Protocol, Rss, SleepingLocks, Unmap,
+    AnonRmap, Balancing, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge, Hugetlb, Linking,
+    Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
 };
 use minflt_mm::{Config, ERAS};
 use minflt_pgtable::{About, AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
@@ -27,9 +27,9 @@ pub(crate) fn eras() -> Result<(), Error> {
 pub(crate) fn era_table() -> Table {
     let columns = [
         "era",
-        "ladder",
+        "fallback order",
         "protocol",
-        "lifetime",
+        "reclamation",
         "rss",
         "sleeping locks",
         "unmap",
@@ -46,9 +46,9 @@ pub(crate) fn era_table() -> Table {
         table.rows.push(
             [
                 era.name,
-                config.ladder.name(),
+                config.fallback_order.name(),
                 config.protocol.name(),
-                config.lifetime.name(),
+                config.reclamation.name(),
                 config.rss.name(),
                 config.sleeping_locks.name(),
                 config.unmap.name(),
@@ -83,20 +83,20 @@ pub(crate) fn choice_table() -> Table {
         )+};
     }
     point!(
-        Ladder,
+        FallbackOrder,
         Protocol,
         Linking,
         ExchangeBy,
-        Lifetime,
+        Reclamation,
         Rss,
         SleepingLocks,
         Unmap,
         FaultAround,
-        Neighbours,
+        FaultAroundAge,
         AnonRmap,
         Balancing,
         Hugetlb,
-        Ahead
+        Prefetch
     );
     table
 }

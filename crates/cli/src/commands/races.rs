@@ -5,7 +5,7 @@ use crate::args::Races;
 use crate::choice::{Named, era_list};
 use crate::error::Error;
 use crate::out::{out, outln, table_text};
-use minflt_mm::Broken;
+use minflt_mm::NegativeControl;
 use minflt_races::{Race, search, shortest, show};
 use minflt_sim::{Budget, Policy};
 
@@ -40,7 +40,9 @@ fn about(race: &Race) {
 }
 
 fn fix(race: &Race) -> String {
-    let meaning = Broken::ALL.iter().find(|(fix, _, _)| *fix == race.fix);
+    let meaning = NegativeControl::ALL
+        .iter()
+        .find(|(fix, _, _)| *fix == race.fix);
     meaning.map_or_else(String::new, |(_, name, doc)| format!("{name}:{doc}"))
 }
 
@@ -48,7 +50,7 @@ fn fix(race: &Race) -> String {
 /// map. It argued that a hinting fault holds `mmap_lock` for reading; both races show what that
 /// does not keep away.
 fn as_posted(race: &Race) -> Result<(), Error> {
-    if race.fix != Broken::RmapUnlocked {
+    if race.fix != NegativeControl::RmapUnlocked {
         return Err(Error::Usage(format!(
             "{} cannot be replayed as posted; only P10 and P11 can",
             race.number

@@ -16,7 +16,7 @@
 use super::{Ran, lacking, simulate_on};
 use crate::choice::{Named, era_list};
 use crate::error::{Error, usage};
-use minflt_mm::config::Broken;
+use minflt_mm::config::NegativeControl;
 use minflt_report::PublishedTable;
 use minflt_report::published::Role;
 use minflt_sim::MachineFile;
@@ -50,7 +50,7 @@ pub(crate) fn kernel(published: &PublishedTable) -> Result<Named, Error> {
         return super::era(published, "avg");
     }
     let mut named = era_list("linux-5.19")?.remove(0);
-    named.config.broken = Some(Broken::HugeUnlocked);
+    named.config.negative_control = Some(NegativeControl::HugeUnlocked);
     named.name = "linux-5.19, unlocked".into();
     Ok(named)
 }
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(kernels, expected);
     }
 
-    /// Who maps the file waits for who unmaps it, with nothing held that others need to map it.
+    /// mmap of the file waits for munmap, without a lock that other mmaps need.
     #[test]
     fn what_is_reserved_is_not_kept_from_others_while_a_mapping_waits() {
         let options = ["--size", "256M", "-S", "0.01", "--apart"].map(str::to_owned);

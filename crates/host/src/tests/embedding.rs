@@ -8,7 +8,7 @@ use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use minflt_addr::VirtAddr;
 use minflt_mm::{
-    Advice, BootError, Broken, FileHandle, LockAll, LockWhen, MapRequest, MmHandle, Place,
+    Advice, BootError, FileHandle, LockAll, LockWhen, MapRequest, MmHandle, NegativeControl, Place,
     Populate, Prot, Remap, RemapRequest, Running, Sharing, System, eras_without_migration,
 };
 use minflt_pgtable::X86_64;
@@ -300,11 +300,11 @@ fn every_call_with_an_address_is_a_call_of_the_address_space() {
 #[test]
 fn a_machine_without_controls_switches_no_fix_off() {
     let config = minflt_mm::era("linux-4.13").unwrap().config;
-    let lacking = config.broken(Some(Broken::NoGracePeriod));
+    let lacking = config.with_negative_control(Some(NegativeControl::NoGracePeriod));
     let refused = System::<Host<X86_64, false>>::boot(machine(1), lacking).err();
     assert_eq!(
         refused,
-        Some(BootError::NoControls(Broken::NoGracePeriod)),
+        Some(BootError::NoControls(NegativeControl::NoGracePeriod)),
         "it starts, and has the fix"
     );
     assert!(refused.is_some_and(|it| it.to_string().contains("no-grace-period")));

@@ -4,7 +4,7 @@
 use super::{on_all_cpus, rounds};
 use crate::{Host, HostInstance, HostOptions, Prefault};
 use minflt_addr::VirtAddr;
-use minflt_mm::config::Lifetime;
+use minflt_mm::config::Reclamation;
 use minflt_mm::{
     Advice, Config, Era, HugeSize, MapRequest, Mm, Place, Prot, Remap, RemapRequest, Reserve,
     Running, Sharing, ShmAttach, ShmPlace, ShmRequest, Swap, System, UffdMode, Wake, era,
@@ -24,7 +24,7 @@ fn at(page: u64) -> VirtAddr {
     VirtAddr(BASE + page * PAGE)
 }
 
-/// An era of each lifetime.
+/// An era of each reclamation scheme.
 const ERAS: [&str; 4] = ["linux-4.13", "spf-2017", "linux-6.4", "linux-6.15"];
 
 fn eras() -> impl Iterator<Item = &'static Era> {
@@ -88,13 +88,13 @@ fn vmas_whose_memory_is_used_at_once_have_no_user() {
 
 #[test]
 fn the_eras_have_every_lifetime() {
-    let lifetimes = [
-        Lifetime::Immediate,
-        Lifetime::Srcu,
-        Lifetime::Rcu,
-        Lifetime::TypeStable,
+    let schemes = [
+        Reclamation::Immediate,
+        Reclamation::Srcu,
+        Reclamation::Rcu,
+        Reclamation::TypeStable,
     ];
-    assert!(eras().map(|era| era.config.lifetime).eq(lifetimes));
+    assert!(eras().map(|era| era.config.reclamation).eq(schemes));
 }
 
 fn mappings(sys: &System<Machine<X86_64>>) {

@@ -9,6 +9,6 @@ pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod file;
 pub(crate) mod huge_size;
-pub(crate) mod lock_mode;
 pub(crate) mod policy;
+pub(crate) mod vma_lock_ops;
 pub(crate) mod why;

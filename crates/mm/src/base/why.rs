@@ -2,7 +2,7 @@
 
 use crate::base::event::Event;
 
-/// Why a rung cannot go on. Never an error: the next rung is tried.
+/// Why a lock mode fails. Never an error: the fault tries the next mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Why {
     VmaChanged,

@@ -1,6 +1,6 @@
 //! Page aging: counts and clears accessed bits.
 
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::entry::zap::Zap;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
@@ -9,7 +9,7 @@ use minflt_pgtable::Mmu;
 
 impl<M: Mmu> Mm<M> {
     /// Clears the accessed bits of the pages in `range`; returns how many were set. Huge pages are
-    /// passed over: they are not reclaimed, so nothing asks for their age.
+    /// skipped: they are not reclaimed, so their age is not needed.
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for reading.
@@ -22,7 +22,7 @@ impl<M: Mmu> Mm<M> {
         let held = self.held(&guard);
         let mut zap = Zap::begin(held.tables(), range);
         let mut young = 0;
-        if self.system().lacks(Broken::AgeHoles) {
+        if self.system().lacks(NegativeControl::AgeHoles) {
             young = zap.age(range);
         } else {
             // Elsewhere munmap may be freeing tables.

@@ -1,13 +1,12 @@
 //! brk: grows and shrinks the heap at its end.
 //!
 //! # Problem
-//! The *break* is a byte; mappings are pages. A program moves it by a few bytes at a time, and
-//! nothing it asks for may run into another mapping.
+//! The *break* is a byte address; mappings are in pages. A program moves it by a few bytes at a
+//! time, and the heap must not grow into another mapping.
 //!
 //! # Idea
-//! The break is kept as asked for. What is mapped is what lies between the heap's start and the
-//! break, both rounded up to pages: growing extends the VMA that ends there (or makes it),
-//! shrinking unmaps.
+//! The break is kept in bytes. Mapped is the range between the heap's start and the break, both
+//! rounded up to pages: growing extends the VMA that ends there (or creates it), shrinking unmaps.
 //!
 //! # Protocol
 //! `mmap_lock` for writing; a section on the VMA that is extended. A call that fails changes
@@ -81,12 +80,12 @@ impl<M: Mmu> Heap<M> {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// Moves the break to `at`, or only asks for it; returns the break in force afterwards. It is
+    /// Moves the break to `at`, or only queries it; returns the break in force afterwards. It is
     /// the old one where the call fails: below the heap's start, into another mapping or the page
     /// before one, beyond user space or a limit, or without memory.
     ///
     /// # Context
-    /// Sleeps for `mmap_lock`, which it takes for writing; waits for CPUs to forget translations.
+    /// Sleeps for `mmap_lock`, which it takes for writing; waits for TLB flushes.
     pub fn brk(&self, at: Option<VirtAddr>) -> VirtAddr {
         as_call(self.system(), || {
             self.system().count(Event::Brk);
@@ -116,7 +115,7 @@ impl<M: Mmu> Mm<M> {
         })
     }
 
-    /// Faults new pages of the heap in, as many as can be had: those between two breaks.
+    /// Faults in the new pages of the heap between two breaks, as far as memory allows.
     #[cold]
     fn populate_heap(&self, from: VirtAddr, to: VirtAddr) {
         let page_up = |at: VirtAddr| at.align_up(M::Paging::shift());

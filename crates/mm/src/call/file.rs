@@ -23,8 +23,8 @@ impl<M: Mmu> System<M> {
         })
     }
 
-    /// A file of `bytes` bytes whose pages come from and go to `ops`. Each call makes another
-    /// cache: of one file there shall be one.
+    /// A file of `bytes` bytes whose pages are read and written by `ops`. Each call creates another
+    /// page cache; a file must have only one.
     ///
     /// # Errors
     /// No memory, or too large; `ops` then is not released.
@@ -107,8 +107,8 @@ impl<M: Mmu> FileHandle<'_, M> {
     /// file ends, 0 behind its end. Holes are zeros, and stay holes.
     ///
     /// # Context
-    /// Holds nothing. Sleeps, and waits for the device. Page by page: a write at the same time may
-    /// be seen in part.
+    /// Holds nothing. Sleeps, and waits for the device. Page by page: it may see part of a
+    /// concurrent write.
     ///
     /// # Errors
     /// See [`FileError`], where not even the first byte can be read. `Invalid`: more than one word,
@@ -145,7 +145,7 @@ impl<M: Mmu> FileHandle<'_, M> {
     ///
     /// # Context
     /// Holds nothing. Sleeps, and waits for the device. Other writes and changes of the size wait
-    /// until it is done, unless memory is short; a read at the same time may see a part.
+    /// until it is done, unless memory is short; a concurrent read may see a part.
     ///
     /// # Errors
     /// See [`FileError`], where not even the first byte can be written; the file is as long as it
@@ -182,15 +182,15 @@ impl<M: Mmu> FileHandle<'_, M> {
         }
     }
 
-    /// Gives the file another size. What lies behind a shorter one is gone for everybody who maps
-    /// it, copies of private mappings, too; what lies behind the old end of a longer one is zeros.
+    /// Changes the file's size. Pages behind a shorter size are unmapped everywhere, private
+    /// copies, too; a longer file reads as zeros behind its old end.
     ///
     /// # Context
-    /// Holds nothing. Sleeps; waits for CPUs to forget translations, and for the device.
+    /// Holds nothing. Sleeps; waits for TLB flushes, and for the device.
     ///
     /// # Errors
-    /// See [`FileError`]. Nothing has changed then, but that an access behind the end may have been
-    /// refused meanwhile.
+    /// See [`FileError`]. Nothing has changed then, except that a concurrent access behind the new
+    /// end may have failed.
     ///
     /// Linux: ftruncate.
     pub fn truncate(&self, bytes: u64) -> Result<(), FileError> {
@@ -232,14 +232,13 @@ impl<M: Mmu> FileHandle<'_, M> {
         self.call(|| self.cache().allocate(offset, len))
     }
 
-    /// Writes what is dirty, and waits until it is written and kept for good, as far as what the
-    /// file is on can tell.
+    /// Writes dirty pages, and waits until the device reports them as durable.
     ///
     /// # Context
     /// Holds nothing. Sleeps, and waits for the device.
     ///
     /// # Errors
-    /// The device failed. What could not be written stays dirty, and is tried again by the next.
+    /// The device failed. Unwritten pages stay dirty, and the next sync retries them.
     ///
     /// Linux: fsync.
     pub fn sync(&self) -> Result<(), IoError> {

@@ -1,50 +1,50 @@
 //! fork: copies an address space, and shares its pages copy-on-write.
 //!
 //! # Problem
-//! The child must have what the parent had at one moment, though other threads of the parent store
-//! meanwhile; and copying every page would cost what most children never use.
+//! The child must get the parent's memory as of one moment, though other threads of the parent
+//! store meanwhile; and most children never use most of the pages that a full copy would cost.
 //!
 //! # Idea
-//! Copy entries, not pages. An entry that grants stores loses that right in both, its page is no
-//! longer exclusive, and whoever stores first gets a copy ([`crate::fault`]).
+//! Copy PTEs, not pages. A writable PTE is write-protected in both, its page is no longer
+//! exclusive, and the first store gets a copy ([`crate::fault`]).
 //!
 //! # Protocol
 //! ```text
-//! parent: mmap_lock for writing, a section on every VMA
+//! parent: mmap_lock for writing, a write section on every VMA
 //! for each VMA: a VMA of the child, chained to the parent's anon_vmas (before any page is shared)
-//!   for each table, under its lock: entry -> read-only; references and map count + 1;
-//!                                   not exclusive; the child's entry
-//! parent's CPUs: told
-//! sections and lock: let go
+//!   for each table, under its lock: PTE -> read-only; references and map count + 1;
+//!                                   not exclusive; the child's PTE
+//! parent's TLBs: flushed
+//! write sections and lock: released
 //! ```
-//! The child's tables are written without their locks: nobody else has the child yet.
+//! The child's tables are written without their locks: the child is not yet visible to others.
 //!
 //! # Why it is correct
-//! A store of the parent's other threads goes through a translation they buffer, to a page that
-//! the child shares until they were told, or faults, and then waits for the fork to end. So nothing
-//! that a thread stores after a store that the child lacks is in the child. Sections are all kept
-//! open until the CPUs were told: a fault let in before would copy a page that another CPU still
-//! stores to through its old translation, and lose that store. A speculative fault that was in its
-//! slot before the sections opened is waited for by each table's lock, before the table is looked
-//! at.
+//! Until the TLB flush, a store of another thread of the parent uses a cached translation of a page
+//! that the child shares; after it, the store faults, and waits for the fork to end. So if the
+//! child lacks a thread's store, it lacks that thread's later stores, too. All write sections stay
+//! open until the flush completes: a fault admitted earlier would copy a page that another CPU
+//! still stores to through its old translation, and lose that store. A speculative fault that
+//! opened its PTE before the write sections holds the page-table lock, which fork takes before it
+//! reads the table.
 //!
-//! What `MADV_DONTFORK` says the child does not get; what `MADV_WIPEONFORK` says it gets empty,
-//! with no chain to the parent's anon_vmas, since no page is shared. No mapping of the child is
-//! locked, or watched by a userfaultfd.
+//! A `MADV_DONTFORK` mapping is not copied; a `MADV_WIPEONFORK` mapping is empty in the child, with
+//! no chain to the parent's anon_vmas, since no page is shared. No mapping of the child is locked,
+//! or registered with a userfaultfd.
 //!
-//! A page that somebody has pinned stays the parent's own ([`super::pin`]), and is copied under the
-//! table's lock, a few pages a hold. Between two holds of one table others may do to its entries
-//! what they may between two tables.
+//! A pinned page stays the parent's own ([`super::pin`]), and is copied under the page-table lock,
+//! a few pages per critical section. Between two critical sections of one table other threads may
+//! change its PTEs, as they may between two tables.
 //!
 //! # Cost
-//! Two counts an entry; where the page was exclusive until now, its flag and an exchange of the
-//! entry; one invalidation.
+//! Two counts per PTE; where the page was exclusive, its flag and an exchange of the PTE; one TLB
+//! flush.
 //!
 //! Linux: kernel/fork.c dup_mmap, mm/memory.c copy_page_range; all VMAs write-locked since
 //! fb49c455323f.
 
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::base::policy::Policy;
@@ -65,18 +65,17 @@ use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{BeforeInstall, Grant, Missing, Mmu, NonPresent, Paging, Pte, Walk};
 use minflt_sync::Ordering;
 
-/// Pages that are copied under one hold of a table's lock.
+/// Pages copied in one critical section of a page-table lock.
 const COPIES_A_HOLD: u64 = 8;
 
 impl<M: Mmu> System<M> {
     /// A new address space like `parent`, sharing its pages until one of the two stores to them.
     ///
     /// # Context
-    /// Sleeps for the parent's `mmap_lock`, which it takes for writing; waits for CPUs to forget
-    /// translations.
+    /// Sleeps for the parent's `mmap_lock`, which it takes for writing; waits for TLB flushes.
     ///
     /// # Errors
-    /// No memory. The parent then is as before, but that its next stores find pages read-only.
+    /// No memory. The parent then is as before, except that its next stores find pages read-only.
     pub fn fork(&self, parent: &Mm<M>) -> Result<MmHandle<'_, M>, NoMemory> {
         as_call(self, || {
             self.count(Event::Fork);
@@ -85,7 +84,7 @@ impl<M: Mmu> System<M> {
                 let child = fresh.held();
                 let writers = Writers::lock(parent);
                 child.inherit(parent);
-                let outside = self.lacks(Broken::ForkWithoutSections);
+                let outside = self.lacks(NegativeControl::ForkWithoutSections);
                 let sections = (!outside).then(|| writers.begin_all());
                 let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
                 let mut zap = Zap::begin(writers.held().tables(), user);
@@ -157,7 +156,7 @@ fn copy_vma<M: Mmu>(
         return zap.share_huge(&view, child);
     }
     if wiped || vma.anon_vma.load(Ordering::Relaxed) == 0 {
-        // Nothing, or at most pages of zeros or of a file, which the child's faults bring again.
+        // Nothing, or at most zero pages or file pages, which the child's faults map again.
         return Ok(());
     }
     zap.share(view.range, child)
@@ -175,14 +174,14 @@ fn in_child(view: VmaView) -> VmaView {
 }
 
 impl<M: Mmu> Zap<'_, M> {
-    /// Shares the pages of `range` with a child that nobody else has yet.
+    /// Shares the pages of `range` with a child that is not yet visible to others.
     fn share(&mut self, range: VirtRange, child: Held<'_, M>) -> Result<(), NoMemory> {
         let sys = self.mm().system();
         let mut at = range.start();
         while let Some((leaf, span)) = self.tables.next_table(&mut at, range) {
-            // A fault without `mmap_lock` may have opened its slot before the sections: it is done
-            // once the lock is free, and whoever comes later sees the sections.
-            if !self.mm().system().lacks(Broken::ForkLooksUnlocked) {
+            // A fault without `mmap_lock` may have locked its PTE before the write sections: it is
+            // done once the lock is free, and later faults see the sections.
+            if !self.mm().system().lacks(NegativeControl::ForkLooksUnlocked) {
                 drop(self.mm().table_lock(leaf.table).lock());
             }
             let used =
@@ -203,9 +202,9 @@ impl<M: Mmu> Zap<'_, M> {
         Ok(())
     }
 
-    /// Shares the pages of one table, but for those that somebody has pinned, under one hold of its
-    /// lock; returns how many there are, and whether there was memory for all. Some of `span` may
-    /// be left to do under another hold.
+    /// Shares the pages of one table, and copies the pinned ones, in one critical section of its
+    /// lock; returns how many there are, and whether there was memory for all. The caller repeats
+    /// it for what is left of `span`.
     fn share_table(
         &mut self,
         from: Pfn,
@@ -216,9 +215,9 @@ impl<M: Mmu> Zap<'_, M> {
         let sys = self.mm().system();
         let how = self.mm().exchange_under_lock();
         let (mut shared, mut copies) = (0, 0);
-        let mutant = sys.lacks(Broken::ForkLeavesWritable);
-        let leaves_moving = sys.lacks(Broken::ForkLeavesMoving);
-        let pins = self.mm().pins.any() && !sys.lacks(Broken::ForkSharesPinned);
+        let mutant = sys.lacks(NegativeControl::ForkLeavesWritable);
+        let leaves_moving = sys.lacks(NegativeControl::ForkLeavesMoving);
+        let pins = self.mm().pins.any() && !sys.lacks(NegativeControl::ForkSharesPinned);
         let pinned = |pte: Pte<M::Paging>| pins && pinned(sys, pte);
         let _held = self.mm().table_lock(from).lock();
         for page in pages::<M>(*span) {
@@ -281,8 +280,7 @@ impl<M: Mmu> Zap<'_, M> {
     }
 }
 
-/// Whether the entry maps a page that somebody may have pinned, and that so must stay the parent's
-/// own.
+/// Whether the PTE maps a page that may be pinned, and therefore must stay the parent's own.
 fn pinned<M: Mmu>(sys: &System<M>, pte: Pte<M::Paging>) -> bool {
     if !pte.is_mapped() || pte.is_zero_page() {
         return false;
@@ -291,9 +289,9 @@ fn pinned<M: Mmu>(sys: &System<M>, pte: Pte<M::Paging>) -> bool {
     frame.may_be_pinned() && frame.is_exclusive()
 }
 
-/// A child's own copy of a page that stays the parent's own; what the entry for it says. Whoever
-/// has it pinned may store to it meanwhile, and so may the parent: as Linux has it, the copy is of
-/// no one moment. It comes from where the mapping's policy says; a thread's is not known here.
+/// The child's copy of a page that stays the parent's own; returns the PTE for it. The pin's holder
+/// and the parent may store to the page meanwhile: as in Linux, the copy is not atomic. The frame
+/// is allocated by the mapping's memory policy; the thread's is not known here.
 ///
 /// Linux: copy_present_page.
 #[cold]
@@ -365,8 +363,8 @@ fn table_for<M: Mmu>(child: Held<'_, M>, addr: VirtAddr) -> Result<Pfn, NoMemory
 }
 
 impl<M: Mmu> Mm<M> {
-    /// Becomes as `parent` is in what no VMA holds: the heap and the limits. For fork, before
-    /// anybody else has this address space.
+    /// Copies from `parent` what is not in VMAs: the heap and the limits. For fork, before this
+    /// address space is visible to others.
     fn inherit(&self, parent: &Self) {
         self.heap.copy_from(&parent.heap);
         self.set_limit_as(parent.limit_as());

@@ -21,10 +21,10 @@ use minflt_sync::{Apart, Atomic, Job, LockSeq, Ordering, RwSem, SharedCpuMask, S
 
 /// A handle of an address space, which is torn down when the last one is dropped.
 ///
-/// A thread that is no CPU may drop it. On a machine of threads the teardown then runs on a CPU
-/// that nobody is, before the drop returns; where every CPU is taken it waits until one is left,
-/// the ledger is asked for, or memory is short ([`on_a_cpu`](minflt_sync::Machine::on_a_cpu)).
-/// Until then the memory is in use.
+/// A thread that is not on a CPU may drop it. On a machine of threads the teardown then runs on an
+/// idle CPU, before the drop returns; where every CPU is busy it is deferred until one becomes
+/// idle, the ledger runs, or memory is short ([`on_a_cpu`](minflt_sync::Machine::on_a_cpu)). Until
+/// then the memory is in use.
 #[derive(Debug)]
 pub struct MmHandle<'s, M: Mmu> {
     sys: &'s System<M>,
@@ -45,7 +45,7 @@ impl<M: Mmu> System<M> {
         self.with_memory(|| Mm::create(self))
     }
 
-    /// The same, for who fills it before others have it.
+    /// The same, to be filled before it is visible to others.
     ///
     /// # Errors
     /// As [`System::new_mm`].
@@ -54,7 +54,7 @@ impl<M: Mmu> System<M> {
     }
 }
 
-/// An address space that nobody else has yet.
+/// An address space that is not yet visible to others.
 ///
 /// # Invariants
 /// 1. There is no other handle of it.
@@ -137,8 +137,8 @@ impl<M: Mmu> Deref for MmHandle<'_, M> {
 }
 
 impl<'s, M: Mmu> MmHandle<'s, M> {
-    /// Another handle of the same address space, as a process that shares it has (`CLONE_VM`, which
-    /// vfork asks for). The last handle to go tears it down.
+    /// Another handle of the same address space, as for a process that shares it (`CLONE_VM`, as in
+    /// vfork). Dropping the last handle tears it down.
     ///
     /// Linux: mmget.
     #[must_use]
@@ -170,8 +170,8 @@ impl<M: Mmu> Drop for MmHandle<'_, M> {
             call: tear_down::<M>,
             arg: self.mm.as_ptr().cast_const().cast(),
         };
-        // SAFETY: 1: this handle was the last one, so nobody else has the address space; it and its
-        // system stay until the system ends, which takes the handler back.
+        // SAFETY: 1: this handle was the last one, so the address space has no other user; it and
+        // its system stay until the system ends, which takes the handler back.
         unsafe { M::on_a_cpu(&self.sys.at, job) };
     }
 }
@@ -179,7 +179,7 @@ impl<M: Mmu> Drop for MmHandle<'_, M> {
 /// Unmaps everything and frees the address space.
 ///
 /// # Safety
-/// 1. `arg` is an address space whose last handle has gone. 2. It is called once.
+/// 1. `arg` is an address space whose last handle was dropped. 2. It is called once.
 unsafe fn tear_down<M: Mmu>(arg: *const ()) {
     let mm = arg.cast::<Mm<M>>();
     // SAFETY: 1 of this function.

@@ -1,12 +1,12 @@
 //! Hugetlb mappings: reservation at mmap, and its return at unmap.
 //!
-//! A segment of shared memory reserves its own when it is made ([`crate::pages::file`]).
+//! A shared memory segment reserves its pages at creation ([`crate::pages::file`]).
 //!
 //! Linux: mm/hugetlb.c hugetlb_reserve_pages, hugetlb_vm_op_close; fs/hugetlbfs/inode.c
 //! hugetlbfs_file_mmap, hugetlb_file_setup.
 
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::{FileError, MmapError, NoMemory};
 use crate::base::huge_size::HugeSize;
 use crate::call::mmap::MapRequest;
@@ -27,9 +27,9 @@ pub(crate) struct SetAside<'c, M: Mmu> {
     size: HugeSize,
     pages: u64,
     change: Option<Change<'c, M>>,
-    /// Two who map the same at once would each reserve what both lack, and a truncation give back
-    /// what it does not know of. It is let go before the mapping waits for `i_mmap`, for which all
-    /// that unmap the file may be waiting; but where something else is mapped there, after that.
+    /// Two concurrent mmaps of the same pages would reserve them twice, and a truncation would miss
+    /// a reservation in progress. Released before the call waits for `i_mmap`, for which unmappers
+    /// of the file may be waiting; but where the call replaces mappings, after that.
     _alone: Option<WriteGuard<'c, HugeReserveLock, M>>,
 }
 
@@ -64,7 +64,7 @@ impl<M: Mmu> PageCache<M> {
         let first = view.pgoff >> size.order::<M::Paging>();
         let end = first + size.pages_of::<M::Paging>(view.range);
         let none = |_| MmapError::NoMemory;
-        let beside = sys.lacks(Broken::ReserveBesideCut);
+        let beside = sys.lacks(NegativeControl::ReserveBesideCut);
         let mut aside = SetAside {
             sys,
             size,
@@ -75,7 +75,7 @@ impl<M: Mmu> PageCache<M> {
         if self.counts_mappings() {
             // A segment's were reserved when it was made, or not at all. Linux: S_PRIVATE.
         } else if view.flags.has(VmaFlags::NORESERVE) {
-            // Pages are had when they are touched, or not.
+            // Not reserved: a fault may find no page.
         } else if view.flags.has(VmaFlags::SHARED) {
             let change = self.reserved.change(sys, first, end).map_err(none)?;
             let missing = change.missing();
@@ -93,11 +93,11 @@ impl<M: Mmu> PageCache<M> {
         Ok(aside)
     }
 
-    /// Sets all pages of a new file aside, which nobody else has yet: they are reserved as long as
-    /// the file is there, whoever maps it.
+    /// Reserves all pages of a new, unpublished file, for as long as the file exists, whatever its
+    /// mappings.
     ///
     /// # Errors
-    /// Not so many are left; nothing is set aside then.
+    /// The pool has too few unreserved pages; nothing is reserved then.
     pub(crate) fn reserve_all(&self) -> Result<(), NoMemory> {
         let sys = self.system();
         let change = self.reserved.change(sys, 0, self.huge_pages())?;
@@ -109,8 +109,8 @@ impl<M: Mmu> PageCache<M> {
 }
 
 impl<M: Mmu> System<M> {
-    /// A mapping with pages of its own goes, which had the addresses of pages `first` to `last` of
-    /// its file: what it has not used is anybody's again.
+    /// Returns the unused reservation of a private mapping that is being removed, of pages `first`
+    /// to `last` of its file.
     pub(crate) fn give_back_own(
         &self,
         own: &OwnPages<M>,

@@ -1,29 +1,29 @@
 //! mbind, set_mempolicy, get_mempolicy: NUMA memory policies.
 //!
 //! # Problem
-//! A page is fast for the CPUs of its node. Who knows which CPUs will use it says so: for a part of
-//! an address space, or for all that a thread touches first.
+//! A page is fast for the CPUs of its node. A program that knows which CPUs will use its memory can
+//! state it: for a part of an address space, or for all pages that a thread touches first.
 //!
 //! # Idea
-//! A policy is a value: in the record of a mapping, or in a thread. A fault asks the mapping's, and
-//! the thread's where that says nothing, when it takes a frame ([`crate::memory::alloc`]).
+//! A policy is a value: in a VMA's attributes, or in a thread. A fault that allocates a frame uses
+//! the mapping's policy, or the thread's where the mapping has none ([`crate::memory::alloc`]).
 //!
 //! # Protocol
-//! mbind: `mmap_lock` for writing; for each mapping a section, in which its record changes. A
-//! thread's policy is its own.
+//! mbind: `mmap_lock` for writing; for each VMA a write section, in which its attributes change. A
+//! thread's policy is private to it.
 //!
 //! # Why it is correct
-//! A fault reads the policy with the rest of the record, so it has one that was, whole; and it
-//! opens its slot only if the record is the same still, or holds the VMA's lock: no fault that goes
-//! on after mbind returned takes a page from where the old policy had it (P35). A speculative one
-//! whose slot was open may put that page in a moment later; nobody waits for it, since pages that
-//! are there stay where they are in any case. Nothing is freed with a policy.
+//! A fault reads the policy with the other attributes, so it never sees a half-changed one; and it
+//! opens its PTE only if the attributes are unchanged, or under the VMA lock: no fault that runs on
+//! after mbind returned allocates by the old policy (P35). A speculative fault that had opened its
+//! PTE may install such a page a moment later; mbind does not wait for it, since existing pages
+//! stay where they are in any case. A policy owns no memory.
 //!
 //! # Cost
 //! A fault without policies: one branch. With one: a zone's lock for each frame.
 //!
-//! Linux: mm/mempolicy.c do_mbind, do_set_mempolicy, do_get_mempolicy (v6.18), which
-//! has the pages to move in a list before the policy changes; here they are looked for after, under
+//! Linux: mm/mempolicy.c do_mbind, do_set_mempolicy, do_get_mempolicy (v6.18), which lists the
+//! pages to migrate before the policy changes; here they are looked up afterwards, under
 //! `mmap_lock` for reading ([`super::move_pages`]).
 
 use super::move_pages::Which;
@@ -91,8 +91,8 @@ impl<M: Mmu> System<M> {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// Says where the pages of `len` bytes (rounded up to pages) from `start` on shall come from,
-    /// when they are touched first.
+    /// Sets the policy by which pages of `len` bytes (rounded up to pages) from `start` on are
+    /// allocated at first touch.
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for writing.
@@ -143,11 +143,11 @@ impl<M: Mmu> Mm<M> {
         })
     }
 
-    /// Whether the policy can be given to the range: what is not mapped has none, unless it is the
-    /// default, and some is mapped; and pages elsewhere than on `nodes` may refuse.
+    /// Whether the range can have the policy: holes are refused, unless the policy is the default
+    /// and some of the range is mapped; and pages on other nodes than `nodes` may be refused.
     ///
-    /// In an era with locks of VMAs no page comes meanwhile: the locks are kept until the end of
-    /// the call. A speculative fault may put one in, and that is not looked at.
+    /// In an era with VMA locks no page is installed meanwhile: the locks are held until the end of
+    /// the call. A speculative fault may install a page that is not checked.
     ///
     /// Linux: queue_pages_range.
     fn look_over(
@@ -293,8 +293,8 @@ fn any_page<M: Mmu>(
 }
 
 impl<M: Mmu> Thread<'_, M> {
-    /// Says where the pages that this thread touches first shall come from, in mappings without a
-    /// policy of their own.
+    /// Sets the policy by which this thread's first touches allocate, in mappings without a policy
+    /// of their own.
     ///
     /// # Context
     /// Takes nothing.
@@ -311,15 +311,15 @@ impl<M: Mmu> Thread<'_, M> {
         })
     }
 
-    /// This thread's policy. A new thread has the default one; a kernel whose threads inherit
-    /// theirs says it again.
+    /// This thread's policy. A new thread has the default one; a kernel whose threads inherit it
+    /// sets it again.
     #[must_use]
     pub fn get_mempolicy(&self) -> Policy {
         self.share.policy()
     }
 
-    /// The node that this thread's memory without a mapping would come from next
-    /// (`MPOL_F_NODE`): all memory of a thread is of mappings, so it is the first one.
+    /// The node that the thread's next interleaved allocation outside a mapping would use
+    /// (`MPOL_F_NODE`): there are no such allocations, so it is always the first one.
     ///
     /// # Errors
     /// `Invalid`: the thread's policy is no interleaving one.
@@ -330,14 +330,14 @@ impl<M: Mmu> Thread<'_, M> {
         first.ok_or(MempolicyError::Invalid)
     }
 
-    /// The node that the page at `addr` is on (`MPOL_F_NODE` with `MPOL_F_ADDR`); faults it in as a
-    /// load does.
+    /// The node of the page at `addr` (`MPOL_F_NODE` with `MPOL_F_ADDR`); faults it in as a load
+    /// does.
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for reading.
     ///
     /// # Errors
-    /// `Fault`: nothing is mapped there, it allows no loads, or the page cannot be had.
+    /// `Fault`: nothing is mapped there, it allows no loads, or the page cannot be faulted in.
     pub fn node_at(&self, addr: VirtAddr) -> Result<u32, MempolicyError> {
         let mm = self.mm();
         as_call(mm.system(), || {

@@ -1,8 +1,8 @@
 //! mincore: reports which pages are resident.
 //!
-//! Linux: mm/mincore.c (v6.18). A page of anonymous memory is in core if its entry maps one, be it
-//! the page of zeros or one that nobody may access now, and not if it is swapped out. A page of a
-//! file is, if it is cached.
+//! Linux: mm/mincore.c (v6.18). An anonymous page is resident if its PTE maps a page, be it the
+//! zero page or a `PROT_NONE` page, and not if it is swapped out. A file page is resident if it is
+//! cached.
 
 use crate::base::error::MincoreError;
 use crate::base::event::Event;

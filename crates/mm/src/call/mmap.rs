@@ -1,7 +1,7 @@
 //! mmap: maps anonymous memory and files.
 //!
-//! Everything that can refuse is asked before anything is changed: the place, `RLIMIT_AS`, the
-//! promise ([`crate::memory::commit`]). Linux: mm/mmap.c do_mmap, mmap_region (v6.12).
+//! All checks that can fail come before the first change: the address, `RLIMIT_AS`, the commit
+//! charge ([`crate::memory::commit`]). Linux: mm/mmap.c do_mmap, mmap_region (v6.12).
 
 use super::hugetlb::SetAside;
 use super::place::Place;
@@ -30,11 +30,11 @@ use minflt_pgtable::{Mmu, Paging};
 pub enum Populate {
     /// When they are touched.
     OnTouch,
-    /// By the call, after it let go of the write lock: each page by a fault under `mmap_lock` for
-    /// reading. What cannot be faulted in is left out, and the call succeeds.
+    /// By the call, after it released the write lock: each page by a fault under `mmap_lock` for
+    /// reading. Pages that cannot be faulted in are skipped, and the call succeeds.
     Now,
-    /// By the call, as far as that needs no waiting: pages of a file that are cached are mapped, as
-    /// by fault-around; nothing is read in, and nothing allocated but tables.
+    /// By the call, as far as possible without waiting: cached file pages are mapped, as by
+    /// fault-around; nothing is read in, and only page tables are allocated.
     ///
     /// In Linux `MAP_POPULATE | MAP_NONBLOCK` does nothing; the posting of 2014 had this in mind.
     NonBlock,
@@ -171,7 +171,7 @@ impl<M: Mmu> Mm<M> {
         let view = self.map(request, part)?;
         let locked = view.flags.has(VmaFlags::LOCKED);
         if request.populate == Populate::Now || locked {
-            // Linux ignores what cannot be had: mm_populate.
+            // Linux ignores pages that cannot be faulted in: mm_populate.
             let _some = self.populate_mapped(share, view.range, Failure::Skips, to_lock);
         } else if request.populate == Populate::NonBlock && view.file.is_file() {
             self.populate_ready(share, view.range);
@@ -228,7 +228,7 @@ impl<M: Mmu> Mm<M> {
         if let Some(part) = part {
             part.allows(&view)?;
         }
-        // What stands there goes, so only what comes on top of it is asked for.
+        // The mappings there are replaced, so only the growth is checked against the limit.
         let cut = match request.place {
             Place::Fixed(_) => {
                 let cut = Cut::plan(self, &writers, range).map_err(|_| MmapError::NoMemory)?;
@@ -246,7 +246,8 @@ impl<M: Mmu> Mm<M> {
         }
         let more = pages.accounted.saturating_sub(old.accounted);
         sys.charge(more).map_err(|_| MmapError::Overcommit)?;
-        // What is unmapped first gives its promise back, which nobody else may have meanwhile.
+        // Unmapping the old mappings returned their commit charge, which no other thread may take
+        // meanwhile.
         sys.charge_again(pages.accounted - more);
         self.put_in(&writers, (view, aside), beside, cut)
             .map_err(|NoMemory| {

@@ -1,24 +1,24 @@
 //! Calls that change an address space. Each has one file: the call, its locks and its error
 //! unwinding.
 //!
-//! | call | `mmap_lock` | sections | tables |
+//! | call | `mmap_lock` | VMA write sections | tables |
 //! |---|---|---|---|
 //! | mmap | write | the VMAs it replaces | - |
-//! | munmap | write; then read | the VMAs it splits, for ever on those it takes out | zap, free |
+//! | munmap | write; then read | the VMAs it splits; on those it removes, never ended | zap, free |
 //! | mprotect | write | each VMA it changes | protect |
-//! | fork | write, of the parent | all VMAs of the parent, until all CPUs were told | share |
+//! | fork | write, of the parent | all VMAs of the parent, until the TLB flush | share |
 //! | mremap | write | what it grows, moves and makes; those it unmaps | move, zap, free |
 //! | brk | write | the VMA it extends; those it unmaps | zap, free |
 //! | madvise of pages | read | none: it changes no VMA | zap, age |
 //! | madvise of mappings | write | each VMA it changes | - |
 //! | mlock, munlock, mlockall | write; then read | each VMA it changes | faults |
 //! | mincore | read | none | traverse |
-//! | msync; madvise of files | read, let go before the file is asked | none | - |
-//! | mbind | write | each VMA it looks over, and each that it changes | traverse |
+//! | msync; madvise of files | read, released before the file is called | none | - |
+//! | mbind | write | each VMA it checks, and each that it changes | traverse |
 //! | (a fault below a stack) | write | the stack | - |
 //! | remote access, pins | read | none: they change no VMA | - |
 //! | shmat, shmdt | write | as mmap, munmap | zap, free |
-//! | userfaultfd: register, unregister, end | write | each VMA it changes | allow |
+//! | userfaultfd: register, unregister, close | write | each VMA it changes | allow |
 //! | userfaultfd: fill, writeprotect | read | none: they change no VMA | install; protect |
 
 mod age;

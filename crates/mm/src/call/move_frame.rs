@@ -1,8 +1,8 @@
 //! Migrates the page in a given frame, where only the frame number is known.
 //!
-//! Memory that shall be taken out of use, or made one free block, is looked at by frames: whose
-//! page is in them, and at what address, nobody knows who comes this way. So no `mmap_lock` is held
-//! and nothing keeps the page's mappings as they are, but what the reverse map's own lock keeps.
+//! Memory offlining and compaction go by frame number: they know neither the address space nor the
+//! address of the page in a frame. So no `mmap_lock` is held, and the page's mappings may change
+//! except while the reverse map's own lock is held.
 //!
 //! Linux: mm/memory-failure.c soft_offline_page, mm/compaction.c isolate_migratepages_block.
 
@@ -15,20 +15,18 @@ use minflt_pgtable::Mmu;
 use minflt_sync::Ordering;
 
 impl<M: Mmu> System<M> {
-    /// Moves the page of user memory in frame `pfn` to the memory of `node`, for everybody who maps
-    /// it.
+    /// Migrates the page of user memory in frame `pfn` to the memory of `node`, in all mappings.
     ///
     /// # Context
-    /// Holds nothing. Sleeps for the page, and for its reverse map; waits for CPUs to forget
-    /// translations.
+    /// Holds nothing. Sleeps for the page, and for its reverse map; waits for TLB flushes.
     ///
     /// # Correctness
-    /// A frame that was allocated just now is nobody's to lock but its owner's, who takes it for
-    /// granted. A page that is mapped while we have a reference is past that, and stays so.
+    /// A newly allocated frame may be locked by its owner only, which does not expect contention. A
+    /// page that is mapped while the caller has a reference is past that state for good.
     ///
     /// # Errors
-    /// See [`MovePageError`]; there is no page where nobody maps one. `Busy` of a private mapping's
-    /// own huge page, which is moved by its address only.
+    /// See [`MovePageError`]; an unmapped page counts as none. `Busy` for a private mapping's own
+    /// huge page, which is migrated by address only.
     pub fn move_frame(&self, pfn: Pfn, node: u32) -> Result<(), MovePageError> {
         if node >= self.frames.nodes() {
             return Err(MovePageError::NoNode);

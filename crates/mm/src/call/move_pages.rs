@@ -2,23 +2,24 @@
 //! mbind does for its policy.
 //!
 //! # Problem
-//! Who knows where pages belong wants them there, and wants to know of each what came of it.
+//! A program that knows the right node for its pages must be able to migrate them, and to learn the
+//! result for each page.
 //!
 //! # Idea
-//! Page by page: look at its entry, then move it as anybody would ([`crate::pages::migrate`]). What
-//! is in the way of one page is its status, and the call goes on.
+//! Page by page: look up its PTE, then migrate it in the usual way ([`crate::pages::migrate`]). A
+//! failure is that page's status, and the call continues.
 //!
 //! # Protocol
-//! For each page: `mmap_lock` for reading; the entry looked at under its table's lock; moved; let
-//! go. So a long call keeps nobody out for long, and no two of its statuses are of one moment.
+//! For each page: take `mmap_lock` for reading; look up the PTE under its page-table lock; migrate;
+//! release. So a long call does not block writers for long, and its statuses are of different
+//! moments.
 //!
 //! # Why it is correct
-//! Whether a page is the caller's own is asked of its map count under the table's lock. That is
-//! policy, not safety: moving a page that somebody comes to share a moment later moves it for him
-//! too.
+//! Whether a page is the caller's own is decided by its map count under the page-table lock. That
+//! is policy, not safety: a page that becomes shared a moment later migrates for all its mappings.
 //!
 //! # Cost
-//! For each page `mmap_lock`, its table's lock twice, and the move.
+//! For each page `mmap_lock`, the page-table lock twice, and the migration.
 //!
 //! Linux: mm/migrate.c do_pages_move, do_pages_stat, add_folio_for_migration (v6.18), which moves
 //! pages for one node in batches; mm/mempolicy.c do_mbind, queue_folios_pte_range,
@@ -36,8 +37,7 @@ use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::{Instance, Ordering};
 
-/// How often a page is tried that somebody does something with. Linux:
-/// NR_MAX_MIGRATE_SYNC_RETRY.
+/// How often migration of a busy page is tried. Linux: NR_MAX_MIGRATE_SYNC_RETRY.
 const TRIES: u32 = 3;
 
 /// Which pages a call may move.
@@ -45,12 +45,12 @@ const TRIES: u32 = 3;
 pub enum Which {
     /// Those that only one entry maps (`MPOL_MF_MOVE`).
     Own,
-    /// All of them, whoever else maps them (`MPOL_MF_MOVE_ALL`). Linux asks for CAP_SYS_NICE; an
-    /// embedder decides.
+    /// All of them, also pages with other mappings (`MPOL_MF_MOVE_ALL`). Linux requires
+    /// CAP_SYS_NICE; here the embedder decides.
     All,
 }
 
-/// What stands at an address.
+/// What is mapped at an address.
 struct Seen {
     pfn: Pfn,
     /// More than one entry maps it.
@@ -66,15 +66,15 @@ struct Asked {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// Moves each page to the node beside it, and tells the status of each, in order: the node that
-    /// it is on, or why it was not moved. Returns how many were not moved for reasons that pass.
+    /// Migrates each page to the node given with it, and stores the status of each, in order: the
+    /// node that it is on, or why it was not migrated. Returns how many failed for transient
+    /// reasons.
     ///
     /// # Context
-    /// Sleeps for `mmap_lock`, which it takes for reading, and for pages; waits for CPUs to forget
-    /// translations.
+    /// Sleeps for `mmap_lock`, which it takes for reading, and for pages; waits for TLB flushes.
     ///
     /// # Errors
-    /// `NoNode`: there is no such node. The pages before it were moved, and told of.
+    /// `NoNode`: there is no such node. The pages before it were migrated and have their status.
     pub fn move_pages(
         &self,
         pages: impl IntoIterator<Item = (VirtAddr, u32)>,
@@ -205,9 +205,9 @@ fn look_at<M: Mmu>(held: Held<'_, M>, addr: VirtAddr) -> Result<Seen, MovePageEr
     Ok(Seen { pfn, shared })
 }
 
-/// The huge page at `addr`, as mbind asks for it.
+/// Looks up the huge page at `addr` for mbind.
 ///
-/// Linux: queue_folios_hugetlb, where a page whose table others have, too, is not one's own.
+/// Linux: queue_folios_hugetlb, where a page in a shared page table is not the caller's own.
 fn ask_huge<M: Mmu>(held: Held<'_, M>, view: &VmaView, addr: VirtAddr) -> Asked {
     let seen = held.look_at_huge(view, addr).map(|seen| Seen {
         pfn: seen.pfn,

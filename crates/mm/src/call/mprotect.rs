@@ -1,10 +1,10 @@
 //! mprotect: changes the protection of a range.
 //!
-//! Flags and entries change in one section per VMA, so that a speculative fault sees both or
+//! Flags and PTEs change in one write section per VMA, so that a speculative fault sees both or
 //! neither.
 //!
-//! What becomes writable is charged as committed, where it was not yet ([`crate::memory::commit`]).
-//! What becomes read-only stays charged, unless nothing was ever stored to it.
+//! A mapping that becomes writable is charged, if it was not yet ([`crate::memory::commit`]). One
+//! that becomes read-only stays charged, unless it was never written.
 //!
 //! Linux: mm/mprotect.c do_mprotect_pkey, mprotect_fixup (v6.18).
 
@@ -28,11 +28,11 @@ impl<M: Mmu> Mm<M> {
     /// Changes the protection of `len` bytes (rounded up to pages) from `start` on.
     ///
     /// # Context
-    /// Sleeps for `mmap_lock`, which it takes for writing; waits for CPUs to forget translations.
+    /// Sleeps for `mmap_lock`, which it takes for writing; waits for TLB flushes.
     ///
     /// # Errors
-    /// See [`MprotectError`]. What lies before a hole, or before the mapping that there was no
-    /// memory for, has been changed, as in Linux; one mapping is changed or is not.
+    /// See [`MprotectError`]. Mappings before a hole, or before the mapping for which memory ran
+    /// out, have been changed, as in Linux; no mapping is half changed.
     pub fn mprotect(&self, start: VirtAddr, len: u64, prot: Prot) -> Result<(), MprotectError> {
         as_call(self.system(), || {
             self.system().count(Event::Mprotect);

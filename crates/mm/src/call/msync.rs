@@ -1,6 +1,6 @@
 //! msync: writes dirty pages of shared mappings back to their files.
 //!
-//! Linux: mm/msync.c (v6.18). Asynchronous calls do nothing, as there.
+//! Linux: mm/msync.c (v6.18). Asynchronous calls do nothing, as in Linux.
 
 use super::page_range;
 use crate::base::attrs::VmaFlags;

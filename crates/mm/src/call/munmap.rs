@@ -1,14 +1,14 @@
 //! munmap: unmaps a range.
 //!
-//! Order ([`crate::change::cut`]): cut the VMAs at the edges, take the others out (their sequence
-//! counts stay odd for ever, their locks are detached), let others in again where that is the
-//! choice, zap, free the tables nobody else uses, invalidate, give frames back, free the VMAs by
-//! the lifetime. A speculative fault that found a VMA before sees the odd count, or takes the
-//! table's lock before the zap does and is zapped with the rest. A fault under the VMA's lock was
-//! waited for, or does not get it any more.
+//! Order ([`crate::change::cut`]): split the VMAs at the edges of the range; remove those inside
+//! from the tree (their sequence counts stay odd, their locks are detached); downgrade `mmap_lock`
+//! where that is the choice; zap; free the page tables that cover nothing else; flush TLBs; free
+//! the frames; free the VMAs by the reclamation scheme. A speculative fault that found a VMA
+//! earlier sees the odd count, or takes the page-table lock before the zap, which then unmaps its
+//! page, too. A fault that holds the VMA lock is waited for; a later one cannot lock the VMA.
 
 use super::page_range;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::{MunmapError, NoMemory};
 use crate::base::event::Event;
 use crate::change::changed::{free_own_tables, unlinks_first};
@@ -30,11 +30,10 @@ use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
 
 impl<M: Mmu> Mm<M> {
-    /// Unmaps `len` bytes (rounded up to pages) from `start` on; what is not mapped there is
-    /// skipped.
+    /// Unmaps `len` bytes (rounded up to pages) from `start` on; holes are skipped.
     ///
     /// # Context
-    /// Sleeps for `mmap_lock`, which it takes for writing; waits for CPUs to forget translations.
+    /// Sleeps for `mmap_lock`, which it takes for writing; waits for TLB flushes.
     ///
     /// # Errors
     /// See [`MunmapError`]. Nothing has changed then.
@@ -83,10 +82,11 @@ fn unmap_one<M: Mmu>(
     let view = vma.view();
     let range = view.range;
     let section = writers.begin(vma);
-    // Stays as it is after a downgrade, too: who maps there, or makes a neighbour longer, waits.
+    // The gap does not change after a downgrade either: mapping there, or extending a neighbour,
+    // needs the write lock.
     let free_around = mm.tree.remove_found(mm.system(), found)?;
     let mut late = None;
-    if mm.system().lacks(Broken::DetachLate) {
+    if mm.system().lacks(NegativeControl::DetachLate) {
         late = Some(section);
     } else {
         detach(mm, section);
@@ -114,8 +114,8 @@ fn unmap_one<M: Mmu>(
     Ok(())
 }
 
-/// Unmaps `range`, under `mmap_lock` for writing: all of it, or nothing. It may be held for reading
-/// only when this returns without an error, if the caller lets it go afterwards.
+/// Unmaps `range`, under `mmap_lock` for writing: all of it, or nothing. If this returns without an
+/// error the lock may have been downgraded, and the caller must release it next.
 pub(super) fn unmap<M: Mmu>(
     mm: &Mm<M>,
     writers: &Writers<'_, M>,
@@ -141,10 +141,10 @@ fn unmap_parts<M: Mmu>(
     }
 }
 
-/// Takes every VMA out and frees every table, for a dying address space that nobody else has.
+/// Removes all VMAs and frees all page tables of a dying address space without other users.
 pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     let sys = mm.system();
-    // SAFETY: 1: nobody else has the address space.
+    // SAFETY: 1: the address space has no other user.
     let tables = unsafe { Tables::kept(mm) };
     let mut zap = Zap::begin_last(tables, all);
     let mut gone = Pages::default();
@@ -160,7 +160,7 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     };
     mm.tree.visit(&mut zap_vma, &mut |_| ());
     let files = UnusedFiles::new();
-    // Who comes by a reverse map may be below a table.
+    // A reverse-map walk may be walking the tables.
     let mut unlink = |vma: VmaPtr<'_, M>| {
         let vma = vma.get();
         vma.give_back_own(sys);
@@ -174,7 +174,7 @@ pub(crate) fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     zap.finish();
     mm.count_unmapped(gone);
     let vma = |vma: VmaPtr<'_, M>| {
-        if let Some(by) = sys.config.ladder.vma_lock() {
+        if let Some(by) = sys.config.fallback_order.vma_lock() {
             vma.get().detach(by, mm);
         }
         // SAFETY: 1: nobody looks into the tree any more.

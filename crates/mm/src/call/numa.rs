@@ -5,8 +5,8 @@ use crate::call::thread::Thread;
 use minflt_pgtable::{Mmu, Paging};
 
 impl<M: Mmu> Thread<'_, M> {
-    /// What a timer interrupt calls before it returns to user mode: scans a part of the address
-    /// space when that is due, and nobody else does. Does nothing where balancing is off.
+    /// Called by a timer interrupt before it returns to user mode: scans a part of the address
+    /// space when that is due and no other thread scans. Does nothing where balancing is off.
     ///
     /// # Context
     /// From user mode; holds nothing. Sleeps for `mmap_lock`, which it takes for reading.

@@ -1,16 +1,16 @@
 //! Long-term pins: page references for DMA by a driver (`FOLL_LONGTERM`).
 //!
 //! # Problem
-//! A driver reads and writes a page long after it looked it up. The page must stay what the address
-//! space has at that address: were a fork to share it, the owner's next store would go to a copy,
-//! and the driver would go on with a page that only the child has.
+//! A driver reads and writes a page long after it looked it up. The page must remain the one that
+//! the address space maps at that address: if a fork shared it, the owner's next store would go to
+//! a copy, and the driver would keep a page that only the child maps.
 //!
 //! # Idea
 //! A pinned page is *exclusive*, and a fork leaves it so: the child gets a copy at once. A pin is a
-//! large number of references ([`PIN`]), so that fork sees it in the word that it raises anyway. A
-//! pin for loads makes a shared page its own first, like a store would, but grants nothing: a page
-//! shared with a child, a private mapping's page of a file, the page of zeros. All pins are
-//! long-term in Linux's sense (`FOLL_LONGTERM`), which does this for no other.
+//! large number of references ([`PIN`]), so that fork sees it in the count that it raises anyway. A
+//! pin for loads first unshares a page, as a store would, but without making it writable: a page
+//! shared with a child, a private mapping's page of a file, the zero page. All pins are long-term
+//! in Linux's sense (`FOLL_LONGTERM`); Linux does this for no other pins.
 //!
 //! # Protocol
 //! [`Mm::pin`] takes the reference under `mmap_lock` for reading and the table's lock; a fork holds
@@ -30,20 +30,20 @@
 //! ```
 //!
 //! # Why it is correct
-//! Either the pin sees that the count moved, or its references stand before fork looks: both have a
-//! full fence between their store and their look. The frame cannot be freed before the reference is
-//! taken: whoever takes it out of the tables waits for this CPU to forget it first, which it does
-//! with interrupts on. A page whose pin is being given up may cost a child a copy, no more.
+//! Either the pin sees the sequence count changed, or fork sees the pin's references: both have a
+//! full fence between their store and their load. The frame cannot be freed before the reference is
+//! taken: an unmapper first waits for this CPU to acknowledge the TLB flush, which needs interrupts
+//! on. A pin that is being given up may cost a child an unnecessary copy, no more.
 //!
 //! # Cost
-//! Fast: a walk, two additions, two looks at a line that forks write, and pins and unpins that
-//! count themselves there. A fork of an address space that never had a pin looks at one word more
-//! for each table.
+//! Fast: a walk, two additions, two loads of a cache line that forks write, as do pins and unpins,
+//! which count themselves there. A fork of an address space that never had a pin loads one more
+//! word for each table.
 //!
 //! Linux: mm/gup.c gup_fast, mm/memory.c copy_present_page; `write_protect_seq` since 57efa1fe5957,
 //! unsharing since a7f226604170, of files' pages and zeros since 84209e87c696.
 
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::RemoteError;
 use crate::base::event::Event;
 use crate::call::thread::Thread;
@@ -113,8 +113,8 @@ impl<M: Mmu> Pins<M> {
     }
 }
 
-/// A page of an address space, held by somebody else until this is dropped. It stays the address
-/// space's own page, until that unmaps it; then it is the pin's alone.
+/// A pinned page of an address space, until this is dropped. It remains the address space's own
+/// page until it is unmapped; then the pin is its only user.
 #[derive(Debug)]
 #[must_use = "the page is let go when the pin is dropped"]
 pub struct Pin<'m, M: Mmu> {
@@ -176,9 +176,10 @@ impl<M: Mmu> Drop for Pin<'_, M> {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// Pins the page at `addr` for loads, or for loads and stores; it is faulted in where it is not
-    /// there. The caller may be anybody. Of a private mapping the page becomes the address space's
-    /// own, also where it was never stored to: a pin for loads sees what the address space stores.
+    /// Pins the page at `addr` for loads, or for loads and stores; it is faulted in where it is
+    /// missing. The caller may be any thread. In a private mapping the page becomes the address
+    /// space's own, even if it was never stored to: a pin for loads sees what the address space
+    /// stores.
     ///
     /// # Context
     /// Holds nothing. Sleeps for `mmap_lock`, which it takes for reading.
@@ -211,7 +212,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
         // ORDERING: fence SeqCst; pairs with [pin-fork]: the references stand before the count is
         // looked at.
         M::fence(Ordering::SeqCst);
-        if mm.pins.forks.changed(before) && !sys.lacks(Broken::PinWithoutSequence) {
+        if mm.pins.forks.changed(before) && !sys.lacks(NegativeControl::PinWithoutSequence) {
             sys.frames.put_many(pfn, PIN);
             return None;
         }
@@ -224,7 +225,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
 /// and still says so afterwards.
 fn take<M: Mmu>(tables: Tables<'_, M>, addr: VirtAddr, access: Access) -> Option<Pfn> {
     let sys = tables.system();
-    // A walk looks at the bits that tables resolve, and no others.
+    // A walk uses only the address bits that tables resolve.
     if addr.0 >= M::Paging::user_end() {
         return None;
     }

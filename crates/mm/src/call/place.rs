@@ -1,7 +1,7 @@
 //! Chooses the address of a new mapping.
 //!
-//! A place asked for is checked; else one is looked for, from the top of user space down. Below a
-//! stack a gap stays free, which nothing is put into that did not ask for just that place.
+//! A requested address is checked; otherwise a hole is searched from the top of user space down.
+//! The guard gap below a stack stays free, unless a mapping requests an address inside it.
 //!
 //! Linux: mm/mmap.c `__get_unmapped_area`, mm/vma.c unmapped_area_topdown, unmapped_area (v6.18).
 
@@ -142,9 +142,9 @@ impl<'h, M: Mmu> Held<'h, M> {
             .is_none_or(|next| range.end() <= self.start_with_gap(&next.view()))
     }
 
-    /// The highest hole of `len` bytes: its upper end. Where that is a stack's gap it is looked for
-    /// below, once for each stack that is met; so holes above that limit are passed over, whatever
-    /// lies above them. If nothing is left the lowest hole is taken, whose own neighbour counts.
+    /// The upper end of the highest hole of `len` bytes. Where that is a stack's guard gap, the
+    /// search continues below it, once for each such stack; holes above that limit are then
+    /// skipped. If none is left the lowest hole is taken, and checked against its own neighbour.
     ///
     /// Linux: mm/vma.c unmapped_area_topdown, which starts again below `vm_start_gap`.
     fn find_hole(self, len: u64) -> Result<(VirtRange, Option<Beside<'h, M>>), MmapError> {

@@ -1,7 +1,7 @@
 //! Faults pages in on behalf of a call.
 //!
-//! Each page by a fault under `mmap_lock` for reading, which is let go in between: mappings may
-//! change meanwhile, and are looked up again where a fault finds that they have.
+//! Each page by a fault under `mmap_lock` for reading, which is released in between: mappings may
+//! change meanwhile, and are looked up again if a fault finds a change.
 //!
 //! Linux: mm/gup.c `__mm_populate`, populate_vma_page_range, faultin_page_range (v6.18).
 
@@ -27,7 +27,7 @@ pub(super) enum NotPopulated {
     Bus,
 }
 
-/// What a mapping whose pages cannot be had means for those behind it.
+/// Whether a mapping whose pages cannot be faulted in ends the call, or is skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Failure {
     /// They are not faulted in.
@@ -66,14 +66,14 @@ pub(super) fn to_lock(view: &VmaView) -> Result<Option<Access>, NotPopulated> {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// Faults the pages of `range` in, those of each mapping as `how` says, which may leave it out.
-    /// Counted for the thread whose share it is.
+    /// Faults in the pages of `range`, for each mapping as `how` says, which may skip it. Counted
+    /// in the RSS share of the given thread.
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, again and again; the caller holds nothing.
     ///
     /// # Errors
-    /// The first page that cannot be had; those before it are there.
+    /// The first page that cannot be faulted in; those before it are present.
     pub(super) fn populate_all(
         &self,
         share: &Share,

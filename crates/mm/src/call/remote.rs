@@ -1,7 +1,7 @@
 //! Reads and writes the memory of another address space, as a debugger does.
 //!
-//! The bytes of a page are copied with nothing held but the page: a write holds it by a pin, so
-//! that a fork in between does not make it another's, too ([`super::pin`]).
+//! The bytes of a page are copied with only a reference to the page held: a write holds it by a
+//! pin, so that a concurrent fork does not share it ([`super::pin`]).
 //!
 //! Linux: mm/process_vm_access.c; forced, mm/memory.c access_remote_vm (v6.12).
 
@@ -16,8 +16,8 @@ use minflt_addr::VirtAddr;
 use minflt_pgtable::{Access, Mmu, Paging};
 
 impl<M: Mmu> Mm<M> {
-    /// Loads `to.len()` bytes from `addr` on; returns how many there were before one that cannot be
-    /// loaded. The caller may be anybody; bytes of one word are loaded at once.
+    /// Loads `to.len()` bytes from `addr` on; returns how many were loaded before the first that
+    /// cannot be. The caller may be any thread; bytes of one word are loaded at once.
     ///
     /// # Context
     /// Holds nothing. Sleeps for `mmap_lock`, which it takes for reading, page by page.
@@ -109,7 +109,7 @@ impl<M: Mmu> Mm<M> {
         })
     }
 
-    /// Lets a held page go. The shared page of zeros is nobody's.
+    /// Drops the references to a held page. The shared zero page is not counted.
     pub(super) fn put_page(&self, page: HeldPage, references: u32) {
         let sys = self.system();
         if page.first != sys.zero_page {

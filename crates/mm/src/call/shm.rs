@@ -1,9 +1,9 @@
 //! System V shared memory: shmget, shmat, shmdt, shmctl.
 //!
-//! What a segment is, and who counts it, stands in [`crate::pages::file::segments`]; here are the
-//! calls. Attaching is mmap of the segment's file, with other rules for the place; detaching is
-//! munmap of what is left of that. A segment of huge pages is mapped where such pages can start;
-//! `SHM_RND` rounds to small ones in any case.
+//! Segments and their attach counts are in [`crate::pages::file::segments`]; here are the calls.
+//! Attaching is mmap of the segment's file, with other rules for the address; detaching is munmap
+//! of what is left of that mapping. A hugetlb segment is aligned to its page size; `SHM_RND` rounds
+//! to small pages in any case.
 //!
 //! Linux: ipc/shm.c (v6.18).
 
@@ -199,12 +199,12 @@ impl<M: Mmu> Mm<M> {
         })
     }
 
-    /// Attaches a segment: maps all of it, shared; returns where. One that was removed can be
-    /// attached as long as anybody has it attached.
+    /// Attaches a segment: maps all of it, shared; returns the address. A removed segment can be
+    /// attached as long as its attach count is above 0.
     ///
     /// # Context
     /// Sleeps for the table of segments, then for `mmap_lock`, which it takes for writing, and
-    /// then, to populate what is locked, for reading. If the segment was removed and could not be
+    /// then, to populate a locked mapping, for reading. If the segment was removed and could not be
     /// mapped, it may be freed.
     ///
     /// # Errors
@@ -257,11 +257,10 @@ impl<M: Mmu> Mm<M> {
         })
     }
 
-    /// Detaches what was attached at `addr`: all that is left of it there, in as many parts as it
-    /// is in by now.
+    /// Detaches the segment attached at `addr`: unmaps all remaining parts of that mapping.
     ///
     /// # Context
-    /// As [`Mm::munmap`]. A segment that was removed goes with its last mapping.
+    /// As [`Mm::munmap`]. A removed segment is freed with its last mapping.
     ///
     /// # Errors
     /// See [`ShmdtError`].
@@ -296,8 +295,8 @@ impl<M: Mmu> Mm<M> {
     }
 }
 
-/// The size of the segment that a mapping is of, in whole pages, if that was attached at `addr`:
-/// as far as its page numbers tell, since one that was moved is not where it was attached.
+/// The size of a mapping's segment, in whole pages, if it was attached at `addr`: judged by its
+/// page numbers, which no longer fit where the mapping was moved.
 fn attached_bytes<M: Mmu>(addr: VirtAddr, view: &VmaView) -> Option<u64> {
     let cache = view.cache::<M>().filter(|cache| cache.counts_mappings())?;
     let from = view.range.start().0.checked_sub(addr.0)?;
@@ -324,8 +323,8 @@ impl<M: Mmu> System<M> {
         })
     }
 
-    /// Removes a segment (shmctl with `IPC_RMID`): its key is free at once, and it goes as soon as
-    /// nobody has it attached.
+    /// Removes a segment (shmctl with `IPC_RMID`): its key is free at once, and it is freed at the
+    /// last detach.
     ///
     /// # Context
     /// Sleeps for the table of segments, and for locks of its pages.

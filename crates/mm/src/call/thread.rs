@@ -8,7 +8,7 @@ mod copy;
 
 pub use copy::{CopyError, CopyStop};
 
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::entry::shootdown::this_cpu;
 use crate::entry::translation;
@@ -126,8 +126,8 @@ impl<'m, M: Mmu> Thread<'m, M> {
                 translation::translation_live(self.mm.system(), &hit, addr, access);
                 return Ok(verb(hit.pfn, offset));
             }
-            // With interrupts off from the walk to the access, as the hardware is: an invalidation
-            // cannot come between reading an entry and buffering it.
+            // Interrupts are off from the walk to the access, which are one step in hardware: no
+            // TLB flush can intervene between reading a PTE and caching it.
             let as_hardware = self.mm.as_hardware();
             let walked = as_hardware.tables().hardware_walk(addr, access);
             if let Hardware::Hit { pfn, writable } = walked {
@@ -189,7 +189,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
     }
 
     /// The low-level handler of machines whose hardware sets no accessed and dirty bits. It takes
-    /// no lock: it exchanges the entry, and if that changed the access is simply tried again.
+    /// no lock: it exchanges the PTE, and if the PTE changed meanwhile the access is retried.
     fn set_access_bits(&self, addr: VirtAddr, access: Access) {
         let sys = self.mm.system();
         M::enter_kernel();
@@ -200,7 +200,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
             let found = leaf.entry.load();
             if found.is_present() && found.grant() >= access.needs() {
                 let used = with_bits(found, access);
-                if sys.lacks(Broken::StaleAccessBits) {
+                if sys.lacks(NegativeControl::StaleAccessBits) {
                     leaf.entry.store(used);
                     M::note(format_args!("handler stores {used:?} at {addr}"));
                 } else if !self.exchange_unlocked(leaf, found, used) {

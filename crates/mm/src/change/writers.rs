@@ -172,7 +172,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
     /// Sleeps until faults that hold the VMA's lock have left.
     pub(crate) fn begin<'v>(&'v self, vma: &'v Vma<M>) -> Section<'v, M> {
         debug_assert!(self.lock.writes(), "nothing is changed after a downgrade");
-        let ladder = self.mm.system().config.ladder;
+        let ladder = self.mm.system().config.fallback_order;
         let owes = if ladder.speculates() {
             vma.seq.write_begin();
             Owes::Even
@@ -215,7 +215,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
         new: VmaPtr<'v, M>,
     ) -> Result<Section<'v, M>, NoMemory> {
         let vma = new.get();
-        let ladder = self.mm.system().config.ladder;
+        let ladder = self.mm.system().config.fallback_order;
         let owes = if ladder.speculates() {
             vma.seq.write_begin();
             Owes::Even
@@ -282,7 +282,7 @@ impl<'w, M: Mmu> Sections<'w, '_, M> {
         'w: 'v,
     {
         let mm = self.writers.mm;
-        let ladder = mm.system().config.ladder;
+        let ladder = mm.system().config.fallback_order;
         let owes = if ladder.speculates() {
             Owes::Even
         } else {
@@ -295,7 +295,7 @@ impl<'w, M: Mmu> Sections<'w, '_, M> {
 impl<M: Mmu> Drop for Sections<'_, '_, M> {
     fn drop(&mut self) {
         let mm = self.writers.mm;
-        if !mm.system().config.ladder.speculates() {
+        if !mm.system().config.fallback_order.speculates() {
             return;
         }
         let mut at = self.within.start();

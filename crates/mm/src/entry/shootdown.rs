@@ -43,10 +43,10 @@
 //! takes a lock of the same class.
 //!
 //! # Cost
-//! One interrupt per target that runs the address space and call, and one for each other that has
-//! run it since it left; a lock and a line transfer each way.
+//! Per call, one interrupt for each CPU that runs the address space, and one for each CPU that is
+//! in the mask but no longer runs it; for each a lock and a cache-line transfer each way.
 
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::mm::Mm;
 use crate::system::System;
@@ -82,7 +82,8 @@ enum Everything {
     Yes,
 }
 
-/// What to forget, and of which address space: that one stays until its initiator was answered.
+/// A range to flush, and its address space, which stays alive until the initiator has all
+/// acknowledgements.
 #[derive(Debug)]
 struct Range<M: Mmu> {
     mm: *const Mm<M>,
@@ -125,7 +126,7 @@ impl<M: Mmu> Mailbox<M> {
     }
 }
 
-/// Makes every CPU forget the translations of `range` in `mm`; returns when all have.
+/// Flushes the translations of `range` in `mm` on every CPU; returns when all have acknowledged.
 pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
     waits_for_cpus::<M>();
     let me = this_cpu::<M>();
@@ -142,7 +143,7 @@ pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
     }
 }
 
-/// Makes this CPU forget the translations of `range` in `mm`, of which no other CPU has any.
+/// Flushes the translations of `range` in `mm` on this CPU, the only one that may cache any.
 pub(crate) fn flush_here<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
     let me = this_cpu::<M>();
     let (here, _) = mm.cpus.split(me, sys.at.cpus(), &mut CpuMask::empty());
@@ -151,7 +152,7 @@ pub(crate) fn flush_here<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) 
     }
 }
 
-/// Has `others` forget the range, and waits until they have.
+/// Sends the flush to `others`, and waits for their acknowledgements.
 #[cold]
 #[inline(never)]
 fn ask<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange, me: u32, others: &CpuMask) {
@@ -220,13 +221,14 @@ impl<M: Mmu> Mm<M> {
         self.system().cpus.this().loaded.set(self.space.0);
     }
 
-    /// The calling CPU forgets all translations of the address space and leaves the CPU mask: it
-    /// runs something else for long. It joins again when it is back.
+    /// Flushes all translations of the address space on the calling CPU and removes it from the CPU
+    /// mask, because it will run something else for long. It rejoins when it runs the address space
+    /// again.
     ///
     /// Linux: leave_mm.
     ///
     /// # Context
-    /// Interrupts are off, and the caller is in no walk of the tables.
+    /// Interrupts are off, and the caller is not walking page tables.
     pub fn deactivate(&self) {
         self.forget(VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end())));
         self.leave();
@@ -250,14 +252,15 @@ impl<M: Mmu> Mm<M> {
         M::flush_local(&self.system().at, self.space, range);
     }
 
-    /// This CPU was asked to forget `range`.
+    /// Flushes `range` on this CPU, as an initiator requested.
     fn answer(&self, range: VirtRange) {
         let sys = self.system();
         let runs = !M::is_idle() && sys.cpus.this().loaded.get() == self.space.0;
-        // A walk that waits for nobody is not overtaken for ever in explored schedules.
-        if runs || sys.lacks(Broken::WalkStartsOver) {
+        // A walk that waits for no acknowledgement is not overtaken endlessly in explored
+        // schedules.
+        if runs || sys.lacks(NegativeControl::WalkStartsOver) {
             self.forget(range);
-        } else if sys.lacks(Broken::LeavesUnflushed) {
+        } else if sys.lacks(NegativeControl::LeavesUnflushed) {
             self.forget(range);
             self.leave();
         } else {
@@ -266,8 +269,8 @@ impl<M: Mmu> Mm<M> {
     }
 }
 
-/// The interrupt handler: forgets what was posted to this CPU, and says whether it has a reader.
-/// An interrupt does not tell what it was sent for; whichever it was, the other costs little.
+/// The interrupt handler: flushes the ranges posted to this CPU, and reports its RCU state. An
+/// interrupt does not say which of the two it was sent for; doing the other one costs little.
 ///
 /// # Safety
 /// 1. `arg` is the system.

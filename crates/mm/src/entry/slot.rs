@@ -24,16 +24,16 @@
 //!
 //! # Why it is correct
 //! munmap makes the count odd before it zaps under the lock. If we see an even, unchanged count
-//! with the lock held, the zap of this table is still to come, and will take out what we put in. A
-//! sequence check followed by a bare exchange has no such moment, which is why that mix is
-//! refused.
+//! with the lock held, the zap of this table is still to come, and will unmap the page that the
+//! fault installs. A sequence check followed by a bare exchange has no such point in time, which is
+//! why that combination is refused.
 //!
 //! # Cost
-//! Two loads of the VMA's line and one of the table entry's, beside the lock.
+//! Two loads of the VMA's line and one of the table entry's, in addition to the lock.
 //!
 //! Linux: pte_map_lock and pte_spinlock of the speculative series (v6 to v11).
 
-use crate::base::config::{Broken, Protocol};
+use crate::base::config::{NegativeControl, Protocol};
 use crate::base::why::Why;
 use crate::entry::shootdown;
 use crate::mm::Mm;
@@ -57,7 +57,7 @@ pub(crate) enum Hold<'s, M: Mmu> {
     Sampled(&'s SeqCount<M>, Seq),
 }
 
-/// Somebody else changed the entry first; what stands there now.
+/// Another thread changed the entry first; holds its current value.
 pub(crate) struct Lost;
 
 impl<M: Mmu> Clone for Hold<'_, M> {
@@ -84,10 +84,10 @@ impl<M: Mmu> Hold<'_, M> {
 }
 
 impl<'s, M: Mmu> Slot<'s, M> {
-    /// Opens the slot of `leaf`, as the protocol has it.
+    /// Opens the PTE of `leaf`, as the protocol requires.
     ///
     /// # Errors
-    /// What was sampled changed, or the lock is taken, for who holds nothing.
+    /// For a speculative fault: the sampled state changed, or the page-table lock is taken.
     #[inline(always)]
     pub(crate) fn open(mm: &'s Mm<M>, leaf: Leaf<'s, M>, hold: Hold<'s, M>) -> Result<Self, Why> {
         match mm.system().config.protocol {
@@ -138,7 +138,7 @@ impl<'s, M: Mmu> Slot<'s, M> {
         lock: Option<&'s PtLock<M>>,
     ) -> Result<Option<SpinGuard<'s, (), PageTableLock, M>>, Why> {
         let sys = mm.system();
-        let trusting = sys.lacks(Broken::NoRevalidate);
+        let trusting = sys.lacks(NegativeControl::NoRevalidate);
         if !trusting {
             hold.check()?;
             if leaf.parent.load() != leaf.parent_value {
@@ -147,7 +147,7 @@ impl<'s, M: Mmu> Slot<'s, M> {
         }
         let guard = match lock {
             None => None,
-            Some(lock) if sys.lacks(Broken::SpinForTableLock) => loop {
+            Some(lock) if sys.lacks(NegativeControl::SpinForTableLock) => loop {
                 if let Some(guard) = lock.try_lock() {
                     break Some(guard);
                 }
@@ -182,13 +182,13 @@ impl<M: Mmu> Slot<'_, M> {
         self.leaf.table
     }
 
-    /// What stands in the entry, to decide by.
+    /// The entry's value, on which the fault decides.
     pub(crate) fn value(&self) -> Pte<M::Paging> {
         self.leaf.entry.sample()
     }
 
-    /// Whether the entry still is what was sampled: what is decided after this is decided by what
-    /// stands there now.
+    /// Whether the entry still has the sampled value: decisions after this are based on the current
+    /// value.
     pub(crate) fn holds(&self, sampled: Pte<M::Paging>) -> bool {
         self.leaf.entry.sample() == sampled
     }
@@ -210,12 +210,12 @@ impl<M: Mmu> Slot<'_, M> {
     /// Makes a present entry name another frame. The slot was opened by [`Slot::open_locked`].
     ///
     /// # Races
-    /// Were the new frame reachable before every CPU has forgotten the old one, one CPU could store
-    /// to the new one and another still load from the old one. So the entry first grants nothing,
-    /// all CPUs are told, and only then does it name the new frame. Under the lock in every
-    /// protocol (the postings of 2004 kept it for every copy): two faults that replace the same
-    /// page by exchanges alone could take each other's "grants nothing" for their own. A fault
-    /// that finds the entry granting nothing waits for the lock.
+    /// If the new frame were reachable before the TLB flush of the old one, one CPU could store to
+    /// the new frame while another still loads from the old one. So the PTE is first made
+    /// `PROT_NONE`, TLBs are flushed, and only then does it name the new frame. Under the lock in
+    /// every protocol (the 2004 postings kept it for every copy): two faults that replace the same
+    /// page by exchanges alone could each take the other's `PROT_NONE` for their own. A fault that
+    /// finds the `PROT_NONE` PTE waits for the lock.
     ///
     /// Linux: ptep_clear_flush in do_wp_page, before the copy is installed.
     pub(crate) fn replace(
@@ -225,7 +225,7 @@ impl<M: Mmu> Slot<'_, M> {
         page: VirtRange,
     ) -> Result<(), Lost> {
         let (sys, mm) = (self.mm.system(), self.mm);
-        if sys.lacks(Broken::ReplaceBeforeFlush) {
+        if sys.lacks(NegativeControl::ReplaceBeforeFlush) {
             self.change(old, new)?;
             shootdown::flush(sys, mm, page);
             return Ok(());

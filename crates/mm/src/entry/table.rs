@@ -5,7 +5,7 @@
 //! and uses the winner's.
 
 use crate::base::check::Check;
-use crate::base::config::{Broken, ExchangeBy, Linking, Protocol};
+use crate::base::config::{ExchangeBy, Linking, NegativeControl, Protocol};
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::memory::frame::Use;
@@ -19,8 +19,7 @@ use minflt_pgtable::{
 use minflt_sync::slab::POISON;
 use minflt_sync::{Callback, Ordering};
 
-/// How entries are exchanged where no lock of the tables is held: what the configuration and the
-/// CPUs come to.
+/// How entries are exchanged without a page-table lock, by configuration and CPU features.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exchanges {
     Native,
@@ -53,7 +52,7 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         match sys.config.exchange {
             ExchangeBy::Native => Exchange::Native,
-            ExchangeBy::Emulated if sys.lacks(Broken::EmulateUnderLock) => {
+            ExchangeBy::Emulated if sys.lacks(NegativeControl::EmulateUnderLock) => {
                 Exchange::Emulated(&self.page_table_lock)
             }
             ExchangeBy::Emulated => Exchange::Held,
@@ -70,13 +69,13 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// Puts a table in where one is missing, unless somebody else does.
+    /// Links a missing table, unless another thread does.
     #[cold]
     pub(crate) fn populate(&self, place: &Missing<'_, M>) -> Result<(), NoMemory> {
         let sys = self.system();
         let level = place.level;
         let fresh = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
-        let mine = if sys.lacks(Broken::BlindPopulate) {
+        let mine = if sys.lacks(NegativeControl::BlindPopulate) {
             place.entry.store(Pte::table(fresh, level));
             true
         } else {
@@ -95,7 +94,7 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
-    /// Puts `table` in where one is missing, unless something stands there; whether it did.
+    /// Links `table` if the entry is still empty; returns whether it did.
     pub(crate) fn link_table(&self, place: &Missing<'_, M>, table: Pfn) -> bool {
         let (entry, level) = (place.entry, place.level);
         let (none, value) = (Pte::none_at(level), Pte::table(table, level));
@@ -118,7 +117,7 @@ impl<M: Mmu> Mm<M> {
     fn linker_lock(&self, place: &Missing<'_, M>, table: Pfn) -> &PtLock<M> {
         let (sys, lowest) = (self.system(), place.level == 1);
         match sys.config.linking {
-            Linking::ParentLock if sys.lacks(Broken::LinksUnderOwnLock) => {
+            Linking::ParentLock if sys.lacks(NegativeControl::LinksUnderOwnLock) => {
                 &sys.frames.get(table).table_lock
             }
             Linking::ParentLock if lowest => &sys.frames.get(place.table).table_lock,
@@ -143,11 +142,11 @@ impl<M: Mmu> Mm<M> {
         for part in 0..1 << order {
             let words = M::frame_ptr(&sys.at, Pfn(pfn.0 + part));
             let here = bytes.min(M::Paging::page()) as usize;
-            // SAFETY: duty 1 of `Mmu`: the frame's bytes, which nobody else uses.
+            // SAFETY: duty 1 of `Mmu`: the frame's bytes, without other users.
             unsafe { words.write_bytes(0, here) };
         }
         if none.raw() != 0 {
-            // SAFETY: 1: the frames hold zeros, and nobody else uses them.
+            // SAFETY: 1: the frames hold zeros, and have no other user.
             let table = unsafe { Table::<M>::at(&sys.at, pfn, level) };
             for index in 0..entries_of::<M::Paging>(level) as usize {
                 table.entry(index).clear(none);
@@ -159,13 +158,13 @@ impl<M: Mmu> Mm<M> {
 
 impl<M: Mmu> System<M> {
     /// Frees an unlinked table, which no CPU can reach by a translation, by the configured
-    /// lifetime.
+    /// reclamation scheme.
     ///
     /// # Safety
     /// 1. The table is unlinked and invalidated, and retired once.
     pub(crate) unsafe fn retire_table(&self, pfn: Pfn) {
         let callback = self.frames.table.callback_of(pfn);
-        if self.lacks(Broken::TablesAtOnce) {
+        if self.lacks(NegativeControl::TablesAtOnce) {
             // SAFETY: 1, 2: 1 of this function, but for the walkers that this is to show.
             return unsafe { free_table::<M>(core::ptr::from_ref(self).cast(), callback) };
         }
@@ -173,7 +172,7 @@ impl<M: Mmu> System<M> {
         unsafe { self.retire(callback, free_table::<M>) };
     }
 
-    /// Frees a table that nobody reaches now, by the order it was allocated with.
+    /// Frees an unreachable table, of the order that it was allocated with.
     pub(crate) fn put_table(&self, pfn: Pfn) {
         let level = self.frames.get(pfn).level.load(Ordering::Relaxed);
         self.frames.put_block(pfn, table_order::<M::Paging>(level));
@@ -207,12 +206,11 @@ unsafe fn free_table<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     sys.put_table(pfn);
 }
 
-/// Makes a walker that is still inside a table come to an end: where frames are checked by entries
-/// that name one which does not exist, so that following them is a violation; else by entries that
-/// name nothing.
+/// Poisons a freed table, so that a walk still inside it ends: in checked runs with entries that
+/// name a nonexistent frame, so that following one is a violation; else with empty entries.
 ///
 /// # Safety
-/// 1. The frames hold a table, which nobody uses any more.
+/// 1. The frames hold a table without users.
 unsafe fn poison<M: Mmu>(sys: &System<M>, pfn: Pfn) {
     let level = sys.frames.get(pfn).level.peek();
     if !M::STOPS_THE_WORLD {

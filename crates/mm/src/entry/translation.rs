@@ -56,8 +56,9 @@ pub(crate) fn translations_agree<M: Mmu>(mm: &Mm<M>, range: VirtRange, since: u6
     }
 }
 
-/// The same for a call that holds `mmap_lock` for writing and changes what stays mapped: who comes
-/// from a file may change entries beside it, and has told nobody yet. Looks where there is nobody.
+/// The same for a call that holds `mmap_lock` for writing and changes VMAs that stay mapped: a
+/// reverse-map walk of a file may be changing PTEs concurrently, before its flush. Checks only
+/// where there is no such walk.
 #[inline(always)]
 pub(crate) fn translations_agree_alone<M: Mmu>(mm: &Mm<M>, range: VirtRange) {
     if M::CHECKED && M::STOPS_THE_WORLD && mm.flushes_pending.peek() == 0 {

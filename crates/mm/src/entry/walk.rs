@@ -32,10 +32,10 @@ use minflt_pgtable::{
 };
 use minflt_sync::Irq;
 
-/// The tables of an address space, those that the caller's hold keeps from being freed.
+/// The page tables of an address space, as far as the caller's lock keeps them from being freed.
 ///
 /// # Invariants
-/// 1. Tables that are reached by this stay tables as long as `'h`.
+/// 1. Tables reached through this stay tables as long as `'h`.
 pub(crate) struct Tables<'h, M: Mmu> {
     mm: &'h Mm<M>,
 }
@@ -59,18 +59,18 @@ impl<M: Mmu> Deref for Tables<'_, M> {
 }
 
 impl<'h, M: Mmu> Tables<'h, M> {
-    /// The tables of `mm` that some hold keeps.
+    /// The page tables of `mm` that a lock of the caller keeps.
     ///
     /// # Safety
-    /// 1. As long as `'h`, tables that the caller walks to are freed by nobody else. It holds one
-    ///    of these:
-    ///    - `mmap_lock`, and walks below what is mapped, or below nothing; through tables of huge
-    ///      pages, which others may share and free (P59), under `i_mmap` of their file only;
+    /// 1. As long as `'h`, no other thread frees tables that the caller walks to. It holds one of
+    ///    these:
+    ///    - `mmap_lock`, and walks below a mapping, or below none; through hugetlb tables, which
+    ///      other sharers may free (P59), only under `i_mmap` of their file;
     ///    - the lock of a VMA, and walks below it, with the same exception;
-    ///    - the lock of a reverse map, and walks below what that says is mapped;
-    ///    - a read section of the lifetime's domain, begun before the walk;
-    ///    - interrupts off, on a CPU that is in the CPU mask: invalidations wait for it;
-    ///    - the whole address space, which nobody else has, or in which nothing runs.
+    ///    - the lock of a reverse map, and walks below the mappings in it;
+    ///    - a read section of the reclamation scheme's domain, begun before the walk;
+    ///    - interrupts off, on a CPU that is in the CPU mask: TLB flushes wait for it;
+    ///    - the only handle of the address space, or a system in which nothing runs.
     #[inline(always)]
     pub(crate) const unsafe fn kept(mm: &'h Mm<M>) -> Self {
         // INVARIANT: 1: 1 of this function.
@@ -142,7 +142,7 @@ impl<'h, M: Mmu> Tables<'h, M> {
     /// A table that a walk came to, of level `level`.
     #[inline(always)]
     pub(crate) fn table(self, table: Pfn, level: u32) -> Table<'h, M> {
-        // SAFETY: 1: the walk found it to be one, and the hold keeps it as long as `'h`.
+        // SAFETY: 1: the walk found it to be one, and the lock keeps it as long as `'h`.
         unsafe { Table::<M>::at(&self.mm.system().at, table, level) }
     }
 
@@ -228,8 +228,8 @@ impl<M: Mmu> Mm<M> {
         Some(found)
     }
 
-    /// The leaf entry for `addr` as it stands, without the door; none where a table is missing. For
-    /// oracles.
+    /// The current leaf entry for `addr`, read without the access hook; none where a table is
+    /// missing. For oracles.
     pub(crate) fn peek_entry(&self, addr: VirtAddr) -> Pte<M::Paging> {
         let mut table = self.root;
         for level in (0..M::Paging::levels()).rev() {

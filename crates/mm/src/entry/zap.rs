@@ -33,7 +33,7 @@
 //! Linux: mm/memory.c zap_pte_range, mm/mmu_gather.c; mm_tlb_flush_nested since 4647706ebeee.
 
 use crate::base::attrs::Prot;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::entry::shootdown;
 use crate::entry::table;
@@ -98,9 +98,9 @@ impl<'m, M: Mmu> Zap<'m, M> {
         }
     }
 
-    /// The same, where nobody else has the address space any more: entries are taken out without
-    /// exchanging them, and other CPUs are asked once, for all: no thread is left to bring a
-    /// translation back. Idle CPUs that keep such tables loaded leave them in that interrupt.
+    /// The same, for the last user of the address space: entries are cleared without exchanges, and
+    /// one flush for everything interrupts other CPUs: no thread is left to fill a TLB again. Idle
+    /// CPUs that still have these tables loaded leave them in that interrupt.
     ///
     /// Linux: ptep_get_and_clear_full; leave_mm in flush_tlb_func (arch/x86/mm/tlb.c, 3.14). On
     /// ia64 flush_tlb_mm returns at once in exit_mmap (2.6.10).
@@ -142,7 +142,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
     /// Lowers what the entries of `range` grant to what `prot` allows.
     pub(crate) fn protect(&mut self, range: VirtRange, prot: Prot) {
         let allowed = prot.grant();
-        let keeps_moving = self.mm().system().lacks(Broken::MoveKeepsGrant);
+        let keeps_moving = self.mm().system().lacks(NegativeControl::MoveKeepsGrant);
         let how = self.mm().exchange_under_lock();
         let mut at = range.start();
         while let Some((leaf, span)) = self.tables.next_table(&mut at, range) {
@@ -184,7 +184,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
         self.change(range, |pte| pte.is_young().then(|| pte.old()))
     }
 
-    /// Clears the accessed bits of the pages of `range` that nobody else maps.
+    /// Clears the accessed bits of the pages of `range` that have no other mapping.
     ///
     /// Linux: madvise_cold_or_pageout_pte_range.
     pub(crate) fn cool(&mut self, range: VirtRange) {
@@ -194,7 +194,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
         });
     }
 
-    /// Makes the pages of `range` that nobody else maps look as if nobody had stored to them.
+    /// Clears the dirty bits of the pages of `range` that have no other mapping.
     ///
     /// Linux: madvise_free_pte_range.
     pub(crate) fn forget_stores(&mut self, range: VirtRange) {
@@ -205,7 +205,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
         });
     }
 
-    /// Takes a handler's marks off the pages of `range`: nobody watches their stores any more.
+    /// Clears the userfaultfd write-protect bits of the pages of `range`, whose registration ended.
     pub(crate) fn unmark(&mut self, range: VirtRange) {
         self.change_any(range, |pte| pte.is_uffd_wp().then(|| pte.without_uffd_wp()));
     }
@@ -232,7 +232,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
         while let Some((leaf, span)) = self.tables.next_table(&mut at, range) {
             let _held = self.mm().table_lock(leaf.table).lock();
             for page in pages::<M>(span) {
-                // Before it is changed, too: what is no table is somebody's memory.
+                // Checked before the change, too: a frame that is not a table belongs to another
+                // user.
                 table::is_table(self.mm().system(), leaf.table);
                 let entry = self.tables.entry(leaf.table, page.start());
                 let some = |pte: Pte<M::Paging>| (!pte.is_none()).then(|| to(pte)).flatten();
@@ -247,7 +248,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
     }
 
     /// Unlinks the tables that overlap `range` and cover nothing outside `bounds`. The caller holds
-    /// `mmap_lock` for writing, or downgraded it, and took the VMAs out: nobody else changes or
+    /// `mmap_lock` for writing, or downgraded it, and removed the VMAs: no other thread changes or
     /// follows entries that point to tables within the bounds.
     pub(crate) fn free_tables(&mut self, range: VirtRange, bounds: VirtRange) {
         // The lowest tables at both ends are shared with others, and there is none between them.
@@ -266,14 +267,14 @@ impl<'m, M: Mmu> Zap<'m, M> {
         self.end();
     }
 
-    /// Makes every CPU forget what was taken out so far, by this zap or by others beside it. What a
-    /// file's mapping loses has to be forgotten before the file is: who writes back finds no
-    /// mapping then, and who has a translation still stores to the page.
+    /// Flushes TLBs for all entries removed so far, by this zap or by concurrent ones. Pages of a
+    /// file's mapping must be flushed before the mapping is unlinked from the file: otherwise
+    /// writeback finds no mapping while a CPU with a stale translation still stores to the page.
     pub(crate) fn settle(&mut self) {
         let sys = self.mm().system();
         // ORDERING: SeqCst; pairs with [flush-pending].
         let alone = self.mm().flushes_pending.load(Ordering::SeqCst) == 1;
-        if !alone && !sys.lacks(Broken::NoNestedFlush) {
+        if !alone && !sys.lacks(NegativeControl::NoNestedFlush) {
             sys.count(Event::NestedFlush);
             self.gather.touch(self.whole);
         }
@@ -286,7 +287,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
         self.mm().flushes_pending.sub(1, Ordering::SeqCst);
     }
 
-    /// Ends without invalidating, and nobody sees that it has yet to: for a control.
+    /// Ends without a TLB flush, and hides that one is pending: for a negative control.
     pub(crate) fn hide(mut self) -> Hidden {
         self.mm().flushes_pending.sub(1, Ordering::Relaxed);
         Hidden {
@@ -357,7 +358,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
                 sys.count(Event::FaultAroundUnused);
             }
             resident -= 1;
-            if sys.lacks(Broken::FilePagesAtOnce) && sys.is_of_file(old) {
+            if sys.lacks(NegativeControl::FilePagesAtOnce) && sys.is_of_file(old) {
                 sys.frames.put(old.pfn());
                 continue;
             }
@@ -374,8 +375,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
         left
     }
 
-    /// Whether the entry is left where it is. Under the lock that everybody takes who replaces what
-    /// it names.
+    /// Whether the entry is skipped. Under the lock that is required to replace its page.
     #[inline(always)]
     fn keeps(&self, found: Pte<M::Paging>) -> bool {
         self.only == Only::OfFile && !self.mm().system().is_of_file(found)
@@ -436,7 +436,7 @@ impl<M: Mmu> Mm<M> {
         self.flushes_pending.add(1, Ordering::Relaxed);
         // ORDERING: SeqCst; pairs with [flush-pending].
         let alone = self.flushes_pending.load(Ordering::SeqCst) == 1;
-        let range = if alone || sys.lacks(Broken::NoNestedFlush) {
+        let range = if alone || sys.lacks(NegativeControl::NoNestedFlush) {
             hidden.touched
         } else {
             sys.count(Event::NestedFlush);

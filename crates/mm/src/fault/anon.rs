@@ -2,20 +2,20 @@
 //!
 //! ```text
 //! found            load                    store
-//! none             shared page of zeros    frame of zeros, writable and dirty
-//! page of zeros    -                       frame of zeros in its place, all CPUs told
+//! none             the zero page           a zeroed frame, writable and dirty
+//! zero page        -                       a zeroed frame in its place, with a TLB flush
 //! read-only page   -                       writable if it is exclusive or has no other user,
-//!                                          else a copy in its place, all CPUs told
-//! page, no right   a hint ([`numa`]), for both
+//!                                          else a copy in its place, with a TLB flush
+//! PROT_NONE page   a hinting fault ([`numa`]), for both
 //! else             accessed bit            accessed and dirty bit
 //! ```
-//! The entry is sampled once and never again to build what it is compared with.
+//! The PTE is read once. The fault compares with, and builds from, that one value.
 //!
 //! [`numa`]: super::numa
 
 use super::stabilise::Stable;
 use super::{Fault, Kind, Stop};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::entry::slot::{Lost, Slot};
 use crate::entry::table;
@@ -25,7 +25,7 @@ use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Paging, Pte, with_bits};
 use minflt_sync::{Ordering, Phase};
 
-/// What became of a page that had to be the address space's own.
+/// How a page was made the address space's own.
 pub(super) enum Own<'s, M: Mmu> {
     /// It is exclusive, for as long as this slot is open.
     Exclusive(Slot<'s, M>),
@@ -36,7 +36,7 @@ pub(super) enum Own<'s, M: Mmu> {
 impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     pub(super) fn anon(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
-        // What is watched is prepared when it is known what stands there.
+        // A userfaultfd mapping is prepared once the PTE's value is known.
         if stable.view.uffd == 0 {
             self.prepare_anon(stable)?;
         }
@@ -62,7 +62,7 @@ impl<M: Mmu> Fault<'_, M> {
         }
     }
 
-    /// Asks the handler, and prepares for what comes if there is nothing to ask. Linux:
+    /// Asks the userfaultfd handler, and prepares the fault if the handler need not act. Linux:
     /// do_anonymous_page asks when all is prepared, do_wp_page before.
     #[cold]
     fn watched(&self, stable: &Stable<'_, M>, found: Pte<M::Paging>) -> Result<(), Stop> {
@@ -132,22 +132,21 @@ impl<M: Mmu> Fault<'_, M> {
         }
     }
 
-    /// A store to a page that is read-only, though the mapping allows stores: fork made it so, or
-    /// mprotect did and took it back.
+    /// A store to a read-only page although the mapping allows stores: fork write-protected it, or
+    /// mprotect did and was reverted.
     ///
     /// # Correctness
-    /// The entry is looked at again, the page is asked whose it is, and the entry is exchanged,
-    /// all under one hold of the table's lock, whatever the protocol (P58). While the entry names
-    /// the page under that lock nobody moves the page, and only a fork makes an exclusive page
-    /// shared, which excludes this fault or is noticed by it. What was asked before the lock says
-    /// nothing: the page may be moved away and back meanwhile, so that the entry is equal bit by
-    /// bit, and on its way the frame is a new one, which says *exclusive* until the mover has
-    /// copied what the page was.
+    /// The PTE is reread, the page's exclusive flag is tested, and the PTE is exchanged, all in one
+    /// critical section of the page-table lock, whatever the protocol (P58). While the PTE names
+    /// the page under that lock, the page does not migrate, and only fork makes an exclusive page
+    /// shared; fork excludes this fault or is noticed by it. A test before the lock proves nothing:
+    /// the page may have migrated away and back, so that the PTE is equal bit by bit, and meanwhile
+    /// the new frame is marked *exclusive* until the migrating thread has copied the old frame's
+    /// flag.
     ///
-    /// A page that is not exclusive any more has no other user when its *references* say so: the
-    /// map count falls before the CPUs of the other address space have forgotten the page, the
-    /// reference is put back after (P46). Whoever else refers to the page, for whatever reason,
-    /// keeps what it saw.
+    /// Whether a page that is no longer exclusive has another user is decided by its *reference
+    /// count*: the map count drops before the TLB flush of the other address space, the reference
+    /// after it (P46). Any other reference holder keeps the contents that it saw.
     ///
     /// Linux: do_wp_page, wp_can_reuse_anon_folio.
     #[inline(never)]
@@ -158,7 +157,9 @@ impl<M: Mmu> Fault<'_, M> {
         found: Pte<M::Paging>,
     ) -> Result<Kind, Stop> {
         let sys = self.mm.system();
-        if sys.lacks(Broken::ExclusiveBeforeLock) && sys.frames.get(found.pfn()).is_exclusive() {
+        if sys.lacks(NegativeControl::ExclusiveBeforeLock)
+            && sys.frames.get(found.pfn()).is_exclusive()
+        {
             return Ok(self.reuse(&stable.open(leaf)?, found));
         }
         match self.own(stable, leaf, found, Grant::Write)? {
@@ -188,7 +189,7 @@ impl<M: Mmu> Fault<'_, M> {
         }
         // ORDERING: Acquire; pairs with [frame-put].
         let mut users = frame.refs.load(Ordering::Acquire);
-        if sys.lacks(Broken::ReuseByMapCount) {
+        if sys.lacks(NegativeControl::ReuseByMapCount) {
             users = frame.maps.load(Ordering::Acquire);
         }
         if users == 1 && frame.used_as() == Use::Anon {
@@ -258,8 +259,8 @@ impl<M: Mmu> Fault<'_, M> {
 
     /// Linux: wp_page_reuse. The posting's V16 did this by exchange too.
     ///
-    /// A mark that is still there is nobody's, or the fault would wait: it must not tell the next
-    /// handler that the page is protected.
+    /// A userfaultfd write-protect bit that is still set has no handler, or the fault would wait.
+    /// It is cleared, so that the next handler does not see the page as protected.
     #[inline(always)]
     fn reuse(&self, slot: &Slot<'_, M>, found: Pte<M::Paging>) -> Kind {
         let allowed = found.with_grant(Grant::Write).without_uffd_wp();

@@ -1,39 +1,38 @@
 //! Fault-around: one file fault maps the cached pages around it.
 //!
 //! # Problem
-//! A program that reads a file that is cached takes a fault for each page, though mapping it takes
-//! less than the fault does.
+//! A program that reads a cached file takes a fault for each page, although a fault costs more than
+//! mapping a page.
 //!
 //! # Idea
-//! The fault of a load maps whatever is ready among the pages around it, in one hold of one
-//! table's lock.
+//! A read fault maps all pages around its own that are ready, under one page-table lock.
 //!
 //! # Protocol
-//! The window is as many pages as the order says, aligned, within the mapping and within the
-//! table. With the table's lock held, and for each page: find it in the cache; pass over it if
-//! anything would have to be waited for (it is locked, not read in yet, broken, or its references
-//! are frozen since it is moved or reclaimed); lock it if nobody has; look again whether it is that
-//! page, and within the file; put it in if nothing is there. If the page that the fault is for is
-//! not among them, the fault goes on as without.
+//! The window is an aligned group of pages, as many as the order says, clipped to the VMA and to
+//! the page table. With the page-table lock held, for each page of the window: look it up in the
+//! page cache; skip it if the fault would have to wait (it is locked, not yet read in,
+//! hardware-poisoned, or its references are frozen by migration or reclaim); trylock it; recheck
+//! that it is still that page of the file and within the file's size; install it if the PTE is
+//! empty. If the faulting page is not among those installed, the fault continues as without
+//! fault-around.
 //!
 //! # Why it is correct
-//! Each page is locked while its entry is put in, as for a fault of its own; so truncation sees
-//! the entry, or the page is not the file's any more. Nothing that stands in an entry is replaced:
-//! not a private copy, be it in a frame or in a slot of the swap device, and not a page that
-//! somebody watches. Nothing is waited for, and no memory is taken.
+//! Each page is locked while its PTE is installed, as in a fault of its own: truncation either
+//! finds the PTE, or has already removed the page from the file. No PTE that is not empty is
+//! replaced: not a private copy, in a frame or in a swap slot, and not a userfaultfd-protected
+//! page. The fault neither waits nor allocates.
 //!
 //! # Cost
-//! For each page more: a walk of the index, its lock, its reference and its map count, each in the
-//! page's own line, and the store into the table. The lines of all are asked for first: a locked
-//! step waits for its line, and the next one for that step. What is not used later was mapped in
-//! vain.
+//! For each additional page: a walk of the index; the page's lock, reference and map count, which
+//! are in one cache line of its own; and the store into the page table. These lines are prefetched
+//! together, since a locked instruction waits for its line and the next one waits for that
+//! instruction. Pages that are never used were mapped for nothing.
 //!
 //! # How many
-//! A fixed order, or *adaptive*: the first fault on a file in a table maps one page, and each that
-//! follows in the same table four times as many as the one before. Who touches one page of a table
-//! maps no more; who reads on, or around, has mapped a table of 512 pages with six faults. What was
-//! measured, the faults of a table, stands in the descriptor of the table, in the line that the
-//! table's lock brings anyway.
+//! A fixed order, or *adaptive*: the first file fault in a page table maps one page, and each later
+//! one four times as many as the one before. A program that touches one page per table maps no more
+//! than that; one that reads a whole table of 512 pages takes six faults. The table's fault count
+//! is in its descriptor, in the cache line that the page-table lock fetches anyway.
 //!
 //! Linux: mm/memory.c do_fault_around, mm/filemap.c filemap_map_pages, next_uptodate_folio (v6.12).
 //! Adaptive is our own.
@@ -41,7 +40,7 @@
 use super::stabilise::Stable;
 use super::{Fault, Kind, Stop};
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
-use crate::base::config::{Broken, Config, Neighbours, Protocol};
+use crate::base::config::{Config, FaultAroundAge, NegativeControl, Protocol};
 use crate::base::event::Event;
 use crate::entry::slot::Slot;
 use crate::memory::rss::Moment;
@@ -76,7 +75,7 @@ impl Window {
         let left = range.pages(M::Paging::shift()) - into;
         let from = (at - at % pages).max(at - at.min(into));
         let end = (from + pages).min(entries);
-        let end = match config.lacks::<M>(Broken::AroundUnclamped) {
+        let end = match config.lacks::<M>(NegativeControl::AroundUnclamped) {
             true => end,
             false => end.min(at + left),
         };
@@ -142,8 +141,8 @@ impl<M: Mmu> Fault<'_, M> {
         Ok(Some(Kind::FileAround))
     }
 
-    /// Asks for the descriptors of the pages that the fault will map, where it is known how many
-    /// before its table is there: while that is made, they come all at once.
+    /// Prefetches the descriptors of the pages that the fault will map, where their number is known
+    /// before the page table exists: the fetches overlap with allocating the table.
     #[cold]
     pub(super) fn ask_around(&self, stable: &Stable<'_, M>, cache: &PageCache<M>) {
         let config = &self.mm.system().config;
@@ -224,11 +223,11 @@ impl<M: Mmu> Fault<'_, M> {
                 return false;
             }
         };
-        if !page.frame().is_ready() && !sys.lacks(Broken::AroundTakesAll) {
+        if !page.frame().is_ready() && !sys.lacks(NegativeControl::AroundTakesAll) {
             sys.count(Event::FaultAroundSkipped);
             return false;
         }
-        let locked = match sys.lacks(Broken::AroundWaits) {
+        let locked = match sys.lacks(NegativeControl::AroundWaits) {
             true => Ok(page.lock()),
             false => page.try_lock(),
         };
@@ -236,9 +235,9 @@ impl<M: Mmu> Fault<'_, M> {
             sys.count(Event::FaultAroundSkipped);
             return false;
         };
-        let within = index < cache.pages() || sys.lacks(Broken::SizeBeforeLock);
-        let same = page.is(cache, index) || sys.lacks(Broken::CachedUnchecked);
-        let sound = !page.frame().is_poisoned() || sys.lacks(Broken::AroundTakesAll);
+        let within = index < cache.pages() || sys.lacks(NegativeControl::SizeBeforeLock);
+        let same = page.is(cache, index) || sys.lacks(NegativeControl::CachedUnchecked);
+        let sound = !page.frame().is_poisoned() || sys.lacks(NegativeControl::AroundTakesAll);
         if !same || !within || !sound {
             return false;
         }
@@ -263,11 +262,11 @@ impl<M: Mmu> Fault<'_, M> {
         put_in
     }
 
-    /// Whether nothing stands in an entry: no page, and none that is away.
+    /// Whether a PTE is empty: no page, and no swap or migration entry.
     fn is_free(&self, found: Pte<M::Paging>) -> bool {
         match self.mm.system().switched_off() {
-            Some(Broken::AroundReplaces) => true,
-            Some(Broken::AroundForgetsAway) => !found.is_present(),
+            Some(NegativeControl::AroundReplaces) => true,
+            Some(NegativeControl::AroundForgetsAway) => !found.is_present(),
             _ => found.is_none(),
         }
     }
@@ -288,15 +287,15 @@ impl<M: Mmu> Fault<'_, M> {
         };
         let neighbour = addr != self.addr.align_down(M::Paging::shift());
         let config = &self.mm.system().config;
-        let old =
-            config.neighbours == Neighbours::Old && !config.lacks::<M>(Broken::NeighboursUsed);
+        let old = config.fault_around_age == FaultAroundAge::Old
+            && !config.lacks::<M>(NegativeControl::FaultAroundYoung);
         match neighbour && old {
             true => pte.old(),
             false => pte,
         }
     }
 
-    /// By the faults on files that the table has had: this is one more.
+    /// The order, from the number of file faults in this table; counts this one.
     fn adaptive_order(&self, leaf: Leaf<'_, M>) -> u32 {
         let faults = &self.mm.system().frames.get(leaf.table).index;
         // Two at once count one: it is a measure.

@@ -7,11 +7,11 @@
 //! read-only page   -                         dirty, then writable     a copy in its place
 //! else             accessed bit              accessed and dirty bit
 //! ```
-//! A page that is not cached is read in with nothing held; then the fault starts again. The page is
-//! locked until its entry is there: who truncates waits for that, and takes the entry out again.
+//! A page that is not cached is read in with no lock held; then the fault restarts. The page stays
+//! locked until its PTE is installed: truncation waits for that lock, and then unmaps the page.
 //!
-//! Linux: mm/memory.c do_read_fault, do_cow_fault, do_shared_fault, do_wp_page (v6.12), which
-//! lets `mmap_lock` go to wait for a page, as this does.
+//! Linux: mm/memory.c do_read_fault, do_cow_fault, do_shared_fault, do_wp_page (v6.12). Linux, too,
+//! drops `mmap_lock` to wait for a page.
 //!
 //! [`around`]: super::around
 
@@ -91,7 +91,7 @@ impl<M: Mmu> Fault<'_, M> {
             return Ok(kind);
         }
         let page = self.locked_page(stable, cache)?;
-        // What nobody has to write anywhere needs no note of the first store.
+        // Files that are never written back need no fault at the first store.
         let shared = stable.view.flags.has(VmaFlags::SHARED);
         let grant = match stable.view.prot.has(Prot::WRITE) && shared && !cache.writes_back() {
             true => Grant::Write,
@@ -101,7 +101,7 @@ impl<M: Mmu> Fault<'_, M> {
         self.map_page(stable, leaf, page, pte, Kind::FileRead)
     }
 
-    /// The page that the fault is for, locked, if it can be had without waiting for a device.
+    /// The faulting page, locked, if that needs no wait for a device.
     fn locked_page<'c>(
         &self,
         stable: &Stable<'_, M>,
@@ -151,7 +151,7 @@ impl<M: Mmu> Fault<'_, M> {
         })
     }
 
-    /// Puts a locked page in, with the reference that comes with it.
+    /// Maps a locked page; the PTE takes over the caller's reference.
     fn map_page(
         &self,
         stable: &Stable<'_, M>,
@@ -192,7 +192,7 @@ impl<M: Mmu> Fault<'_, M> {
         // Others may store to it, by other mappings.
         M::copy_in_use(&self.mm.system().at, copy, page.pfn());
         self.flush_before_install(copy);
-        // Locked until the copy is there: one of a page that is being truncated goes, too.
+        // Locked until the copy is mapped: truncation removes copies of its pages, too.
         let slot = self.open_with(stable, leaf, copy)?;
         match slot.install(Pte::page(copy, grant).dirty()) {
             Ok(()) => {
@@ -225,7 +225,7 @@ impl<M: Mmu> Fault<'_, M> {
         let page = page.lock();
         let index = stable.view.page_index::<M::Paging>(self.addr);
         if !page.is(cache, index) {
-            // Truncated: the entry goes, or is gone.
+            // Truncated: the PTE is being unmapped, or was.
             return Ok(Kind::Spurious);
         }
         page.frame().set_dirty();
@@ -251,8 +251,8 @@ impl<M: Mmu> Fault<'_, M> {
         Ok(Some(Page::held(sys, found.pfn())))
     }
 
-    /// Brings a page for somebody whom the mapping does not allow it; of a private mapping, and
-    /// as its own where it is to be stored to, or to be seen stores to.
+    /// Faults a page of a private mapping in for a forced access, which the mapping does not allow.
+    /// The page is the mapping's own where the access stores, or must see later stores.
     #[cold]
     pub(super) fn bring_page(
         &self,

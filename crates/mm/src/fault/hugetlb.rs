@@ -2,26 +2,26 @@
 //!
 //! ```text
 //! found            load                       store, shared     store, private
-//! none             the file's page, made      the same          the file's page copied, or one of
-//!                  where the mapping is                         the mapping's own
+//! none             the file's page, added     the same          the file's page copied, or a page
+//!                  where the mapping is                         of the mapping's own
 //!                  shared or has none
-//! read-only page   -                          writable          writable if nobody else has it,
+//! read-only page   -                          writable          writable if it has no other user,
 //!                                                               else a copy in its place
 //! ```
-//! The mutex of the page is held throughout, and what keeps the tables of this mapping
-//! ([`crate::pages::hugetlb`]).
+//! The fault holds the page's fault mutex throughout, and the lock that keeps this mapping's page
+//! tables ([`crate::pages::hugetlb`]).
 //!
 //! # Races
-//! Who copies a page finds the pool empty. If the mapping is the one that reserved the page, it
-//! wins: the page that it shares with children is taken out of theirs, who get a signal when they
-//! touch it, unless a page is left then.
+//! A copy-on-write fault may find the pool empty. If the faulting mapping reserved the page, it
+//! takes precedence: the page that it shares with forked children is unmapped from them, and a
+//! child that touches it later gets a signal unless a page is free by then.
 //!
 //! Linux: mm/hugetlb.c hugetlb_fault, hugetlb_no_page, hugetlb_wp, unmap_ref_private.
 
 use super::stabilise::{Can, Stable};
 use super::{Fault, Kind, Signal, Stop, Why};
 use crate::base::attrs::{Prot, VmaFlags};
-use crate::base::config::{Broken, Hugetlb};
+use crate::base::config::{Hugetlb, NegativeControl};
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::base::huge_size::HugeSize;
@@ -38,7 +38,7 @@ use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
 use minflt_sync::{Cost, Ordering, Phase};
 
-/// A fault on a huge page whose mutex, and whose tables, are held.
+/// A fault on a huge page, with the page's fault mutex and the lock of its tables held.
 struct HugeFault<'f, 'm, 's, M: Mmu> {
     fault: &'f Fault<'m, M>,
     stable: &'f Stable<'s, M>,
@@ -47,7 +47,7 @@ struct HugeFault<'f, 'm, 's, M: Mmu> {
     index: u64,
     page: VirtRange,
     leaf: Leaf<'f, M>,
-    /// For a control: how many pages the file had before the mutex.
+    /// For a negative control: the file's size in pages before the mutex was taken.
     pages_before: Option<u64>,
     need: Need,
 }
@@ -85,11 +85,11 @@ impl<M: Mmu> Fault<'_, M> {
         let size = stable.view.huge_size();
         let index = stable.view.huge_index::<M::Paging>(self.addr);
         let by_vma = sys.config.hugetlb == Hugetlb::VmaLock;
-        let held = !sys.lacks(Broken::HugeUnlocked);
-        let early = sys.lacks(Broken::SizeBeforeMutex);
+        let held = !sys.lacks(NegativeControl::HugeUnlocked);
+        let early = sys.lacks(NegativeControl::SizeBeforeMutex);
         let pages_before = early.then(|| cache.huge_pages());
         let _map = cache.faults_hold_map().then(|| cache.map_lock.read());
-        let alone = !sys.lacks(Broken::FaultsAtOnce);
+        let alone = !sys.lacks(NegativeControl::FaultsAtOnce);
         let _one = alone.then(|| sys.huge.mutex(cache, index).write());
         let lock = stable.vma.huge_lock().filter(|_| by_vma && held);
         let _tables = lock.map(|lock| lock.sem.read());
@@ -249,7 +249,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         Ok(self.install_own(own))
     }
 
-    /// Puts `new` in where nothing stands. Under the lock of the table, which may be others', too.
+    /// Installs `new` in an empty entry, under the lock of the table, which may be shared.
     fn install(&self, new: Pte<M::Paging>) -> bool {
         let sys = self.fault.mm.system();
         M::phase(Phase::Commit);
@@ -268,8 +268,8 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         empty
     }
 
-    /// A page for a private mapping: one of those it reserved, or one that nobody did; none where
-    /// there is none.
+    /// A page for a private mapping: one that it reserved, or an unreserved one; `None` if the pool
+    /// has neither.
     ///
     /// Linux: alloc_hugetlb_folio.
     fn own_page(&self) -> Result<Option<Own<'_, M>>, Stop> {
@@ -296,7 +296,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         Ok(Some((pfn, change)))
     }
 
-    /// Maps a page of the mapping's own where nothing stands.
+    /// Maps a page of the mapping's own in an empty entry.
     fn install_own(&self, (pfn, change): Own<'_, M>) -> Kind {
         let sys = self.fault.mm.system();
         let grant = self.stable.view.prot.grant();
@@ -316,10 +316,10 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         self.fault.mm.system().frames.put(pfn);
     }
 
-    /// Makes a page that a private mapping may not store to as it is the mapping's own, for a store
-    /// or for a pin. One that is exclusive stays, whoever refers to it: it may be pinned, and a
-    /// copy would leave the pin behind. Only fork makes it anything else, beside which this fault
-    /// does not run; and nobody moves it, under the page's mutex.
+    /// Makes a read-only page of a private mapping the mapping's own, for a store or for a pin. An
+    /// exclusive page is kept, whatever its reference count: it may be pinned, and a copy would not
+    /// be. Only fork, which excludes this fault, makes a page shared again; and the page's mutex
+    /// excludes migration.
     ///
     /// Linux: hugetlb_wp.
     fn make_own(&self, found: Pte<M::Paging>) -> Result<Kind, Stop> {
@@ -335,7 +335,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
             return Ok(reuse());
         }
         // The unmapper keeps its reference until the TLB flush completes.
-        let users = match sys.lacks(Broken::ReuseByMapCount) {
+        let users = match sys.lacks(NegativeControl::ReuseByMapCount) {
             true => &old.maps,
             false => &old.refs,
         };
@@ -352,7 +352,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
             if own && self.stable.vma.huge_own().is_some() {
                 self.take_from_children(found.pfn());
             }
-            // Who takes it out of a mapping holds that until all CPUs have forgotten it.
+            // An unmapper holds this lock until its TLB flush completes.
             let _tree = self.cache.i_mmap.read();
             return match own && old.maps.load(Ordering::Relaxed) == 1 {
                 true => Ok(reuse()),

@@ -1,19 +1,20 @@
 //! A page fault, in phases.
 //!
 //! ```text
-//! stabilise   a rung of the ladder  -> what was proven, and what it allows
-//! prepare     tables, anon_vma, a frame of zeros; nothing is held open
-//! open        hold x protocol       -> a slot: lock, trylock and check again, or nothing
-//! commit      one verb on the entry; the loser gets its frame back
+//! stabilise   a lock mode           -> what it proves, and what it permits
+//! prepare     tables, anon_vma, a zeroed frame; no PTE is locked
+//! open        lock held x protocol  -> a `Slot`: PTE lock, trylock and recheck, or nothing
+//! commit      one update of the PTE; the loser of a race frees its frame
 //! finish      rss, references, events
 //! ```
-//! [`modes`] has a function for each lock mode; what is mapped says which of [`anon`], [`file`] and
-//! [`hugetlb`] goes on. On a file *prepare* has the page locked, and *commit* may put more than one
-//! in ([`around`]).
+//! [`modes`] has a function for each lock mode, which dispatches by mapping to [`anon`], [`file`]
+//! or [`hugetlb`]. For a file, *prepare* also locks the page, and *commit* may install several PTEs
+//! ([`around`]).
 //!
-//! Only *modes* and *stabilise* know lock modes, and the loop here, which counts by them. What a
-//! hold allows, the rest asks of it ([`stabilise::Can`]). A mode that cannot go on says why, the
-//! reason is counted, and the next one is tried; the last one waits.
+//! Only *modes*, *stabilise* and the loop here, which counts by lock mode, know which mode runs.
+//! All other code asks what the mode permits ([`stabilise::Can`]). A mode that cannot proceed
+//! returns a reason ([`Why`]), which is counted, and the fault tries the next one; the last mode
+//! may sleep.
 
 mod anon;
 mod around;
@@ -30,7 +31,7 @@ pub(crate) mod stack;
 mod swap;
 pub(crate) mod userfault;
 
-use crate::base::config::{Broken, Config, Rung};
+use crate::base::config::{Config, LockMode, NegativeControl};
 use crate::base::event::Event;
 use crate::base::policy::NodeMask;
 use crate::base::why::Why;
@@ -53,11 +54,11 @@ enum Stop {
     Retry(Why),
     Signal(Signal),
     Oom,
-    /// A handler has been told; it wakes the thread.
+    /// The fault is queued for a userfaultfd handler, which wakes the thread.
     Userfault,
-    /// A page has to be read in, which is done with nothing held.
+    /// A page must be read in, with no lock held.
     PageIn,
-    /// The page is being moved from this frame, which is waited for with nothing held.
+    /// The page is migrating from this frame; the fault waits with no lock held.
     Moving(Pfn),
 }
 
@@ -73,7 +74,7 @@ pub(crate) struct Fault<'m, M: Mmu> {
     share: &'m Share,
     addr: VirtAddr,
     access: Access,
-    /// A frame was filled for it by one of the verbs that ask for the next one's lines.
+    /// The fault filled a frame in a way that prefetches the next frame's lines.
     filled: Cell<bool>,
     /// The descriptors of the pages around were asked for.
     asked: Cell<bool>,
@@ -91,7 +92,7 @@ impl<M: Mmu> Mm<M> {
     /// Handles a fault of the calling thread.
     ///
     /// # Context
-    /// From user mode; holds nothing. May sleep for `mmap_lock`, unless a rung before it succeeds.
+    /// From user mode; holds nothing. May sleep for `mmap_lock`, unless a mode before it succeeds.
     pub(crate) fn handle_fault(
         &self,
         share: &Share,
@@ -105,38 +106,38 @@ impl<M: Mmu> Mm<M> {
         let fault = Fault::new(self, share, addr, access);
         let mut waited = false;
         let mut shortage = None;
-        for rung in sys.config.ladder.rungs() {
+        for mode in sys.config.fallback_order.modes() {
             let mut again = tries_of::<M>(&sys.config);
             loop {
-                match fault.attempt(*rung) {
+                match fault.attempt(*mode) {
                     Ok(kind) => {
                         here.count(if waited {
                             Event::MajorFaults
                         } else {
                             Event::MinorFaults
                         });
-                        let done = Done { kind, by: *rung };
+                        let done = Done { kind, by: *mode };
                         done.count(here);
                         return FaultOutcome::Done(done);
                     }
                     Err(Stop::Retry(why)) => {
-                        if *rung == Rung::Speculative {
+                        if *mode == LockMode::Speculative {
                             sys.count(Event::SpeculativeFailed);
                         }
                         sys.count(why.event());
                         M::note(format_args!("fault {addr} falls back: {}", why.event()));
                     }
                     Err(Stop::Signal(Signal::MapErr))
-                        if *rung == Rung::Mmap && self.expand_stack(addr).is_ok() =>
+                        if *mode == LockMode::Mmap && self.expand_stack(addr).is_ok() =>
                     {
                         continue;
                     }
                     Err(Stop::Signal(signal)) => {
                         sys.count(Event::Signals);
-                        match rung {
-                            Rung::Speculative => sys.count(Event::SpfAccess),
-                            Rung::VmaLock => sys.count(Event::VmaLockSuccess),
-                            Rung::Mmap => {}
+                        match mode {
+                            LockMode::Speculative => sys.count(Event::SpfAccess),
+                            LockMode::VmaLock => sys.count(Event::VmaLockSuccess),
+                            LockMode::Mmap => {}
                         }
                         return FaultOutcome::Signal(signal);
                     }
@@ -165,7 +166,7 @@ impl<M: Mmu> Mm<M> {
                 }
             }
         }
-        // The last rung waits, so it never asks for another.
+        // The last mode may sleep, so it never falls back.
         FaultOutcome::Oom
     }
 
@@ -190,7 +191,7 @@ impl<M: Mmu> Mm<M> {
         let mut how = Event::MinorFaults;
         let mut shortage = None;
         let outcome = loop {
-            match fault.attempt(Rung::Mmap) {
+            match fault.attempt(LockMode::Mmap) {
                 Err(Stop::Userfault) => self.await_wake(),
                 Err(Stop::Moving(pfn)) => sys.await_move(pfn),
                 Err(Stop::PageIn) => {
@@ -213,7 +214,7 @@ impl<M: Mmu> Mm<M> {
                     sys.count(Event::Populated);
                     sys.count(kind.event());
                 }
-                let by = Rung::Mmap;
+                let by = LockMode::Mmap;
                 FaultOutcome::Done(Done { kind, by })
             }
             Err(Stop::Signal(signal)) => FaultOutcome::Signal(signal),
@@ -231,7 +232,7 @@ impl<M: Mmu> Fault<'_, M> {
     fn more_memory(&self, shortage: &mut Option<Shortage>) -> bool {
         let sys = self.mm.system();
         let shortage = shortage.get_or_insert_with(|| Shortage::new(sys));
-        // What a test refuses shall not be had by taking it from others.
+        // An allocation that a test refuses must not be satisfied by reclaim.
         let more = sys.frames.was_short() && shortage.make_room(sys, self.within.get());
         if !more {
             sys.count(Event::OutOfMemory);
@@ -240,11 +241,11 @@ impl<M: Mmu> Fault<'_, M> {
     }
 }
 
-/// How often a rung is tried that does not wait: in the control nearly for ever, so that a set-up
-/// that needs `mmap_lock` still gets it.
+/// How often a mode that never waits is tried. Under the negative control nearly without end, but
+/// not quite, so that a set-up that needs `mmap_lock` still gets it.
 #[inline(always)]
 fn tries_of<M: Mmu>(config: &Config) -> u32 {
-    if config.lacks::<M>(Broken::LadderWithoutEnd) {
+    if config.lacks::<M>(NegativeControl::FallbackWithoutEnd) {
         64
     } else {
         1

@@ -1,12 +1,12 @@
 //! The lock modes of a fault, one function each: takes the lock, runs the phases of the fault, and
-//! releases the lock. Nothing in them asks which mode it is.
+//! releases the lock. The phases do not test which mode it is.
 //!
-//! A hold stays with the function that took it: a guard that is handed on is copied in other pieces
-//! than it was stored in, and a processor waits until those are in its cache.
+//! The guard stays with the function that took it. A guard passed by value is copied in pieces of
+//! other sizes than it was stored in, and the processor stalls until those stores reach its cache.
 
 use super::stabilise::{Early, LockedVma, Stable};
 use super::{Fault, Kind, Stop};
-use crate::base::config::{Ahead, Rung};
+use crate::base::config::{LockMode, Prefetch};
 use crate::base::event::Event;
 use crate::base::why::Why;
 use crate::memory::rss::Moment;
@@ -14,13 +14,13 @@ use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::{Phase, Refused};
 
 impl<M: Mmu> Fault<'_, M> {
-    /// Tries one rung.
+    /// Tries one mode.
     #[inline(always)]
-    pub(super) fn attempt(&self, rung: Rung) -> Result<Kind, Stop> {
-        match rung {
-            Rung::Mmap => self.under_mmap_lock(),
-            Rung::VmaLock => self.under_vma_lock(),
-            Rung::Speculative => self.speculatively(),
+    pub(super) fn attempt(&self, mode: LockMode) -> Result<Kind, Stop> {
+        match mode {
+            LockMode::Mmap => self.under_mmap_lock(),
+            LockMode::VmaLock => self.under_vma_lock(),
+            LockMode::Speculative => self.speculatively(),
         }
     }
 
@@ -67,8 +67,8 @@ impl<M: Mmu> Fault<'_, M> {
         Ok(self.finish(kind))
     }
 
-    /// What is done while a hold lasts, by what is mapped. Each of these functions reads: prepare;
-    /// open; commit; finish.
+    /// Resolves the fault with the lock held, by kind of mapping. Each function called here reads:
+    /// prepare; open; commit; finish.
     #[inline(always)]
     pub(super) fn in_order(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
         stable.check_access(self.access)?;
@@ -80,7 +80,7 @@ impl<M: Mmu> Fault<'_, M> {
         }
     }
 
-    /// What is left to do before the hold is let go.
+    /// What is left to do before the lock is released.
     #[inline(always)]
     fn finish_held(&self, kind: Result<Kind, Stop>) -> Result<Kind, Stop> {
         M::phase(Phase::Finish);
@@ -90,7 +90,7 @@ impl<M: Mmu> Fault<'_, M> {
         kind
     }
 
-    /// What is left to do when all is let go.
+    /// What is left to do after all locks are released.
     #[inline(always)]
     fn finish(&self, kind: Kind) -> Kind {
         self.count_mapped(Moment::After, kind);
@@ -100,13 +100,13 @@ impl<M: Mmu> Fault<'_, M> {
         kind
     }
 
-    /// Asks for what a fault soon will wait for. Here, where all locks have been let go: the step
-    /// that takes one waits for whatever was asked for before to be found in the tables of the
-    /// processor's own, and until the next one there is the way out, the access and the way in.
+    /// Prefetches what a later fault will need. Done after all locks are released: a locked
+    /// instruction waits for earlier prefetches to be translated, and before the next one come
+    /// kernel exit, the access and kernel entry.
     #[inline(always)]
     fn look_ahead(&self) {
         let sys = self.mm.system();
-        if sys.config.ahead == Ahead::Frame {
+        if sys.config.prefetch == Prefetch::Frame {
             // What is filled is asked for when the frame before it is.
             let offset = self.addr.page_offset(M::Paging::shift());
             let offset = (!self.filled.get()).then_some(offset);

@@ -2,46 +2,45 @@
 //! access reports its node ([`crate::pages::numa`]).
 //!
 //! # Problem
-//! Three kinds of entries name a page and grant nothing. mprotect made one, and the access is an
-//! error. A fault that replaces a page made one for a moment ([`Slot::replace`]). A scan made one,
-//! and the access is a hint. A fault must not take one for another.
+//! Three kinds of PTEs name a page and permit no access: mprotect installed one, and the access is
+//! an error; a fault that replaces a page installed one temporarily ([`Slot::replace`]); or a NUMA
+//! scan installed one, and the access is a hint. A fault must distinguish them.
 //!
 //! # Idea
-//! Ask what each of them excludes. Of a mapping that allows the access, held so that it stays so,
-//! mprotect's are out: it raises what grants nothing before it lets go of the mapping. Under the
-//! lock of the table replacements are out: they last as long as their maker has that lock, in every
-//! protocol. What is left under both is a scan's.
+//! Exclude the other two. If the mapping allows the access, and a lock keeps it so, the PTE is not
+//! mprotect's: mprotect restores permissions before it releases the VMA. Under the page-table lock
+//! no replacement is in progress, since it lasts only while its thread holds that lock, in every
+//! protocol. Under both locks the PTE must be a scan's.
 //!
 //! # Protocol
 //! ```text
-//! hold: mmap_lock or the VMA's lock; a speculative fault falls back to one
+//! mmap_lock or the VMA lock held; a speculative fault falls back to one of them
 //!   the mapping allows the access?      no: a signal
-//!   table's lock
-//!     the entry is as sampled?          no: somebody was faster, the access is tried again
-//!     grants what the mapping does; the node is noted
-//!     the page is to move? it is locked, if nobody else has it locked
-//!   migrate, under the hold alone
+//!   page-table lock
+//!     the PTE is as sampled?            no: another thread was faster, the access is retried
+//!     restore the mapping's permissions; record the node
+//!     the page should migrate? trylock it
+//!   migrate, under mmap_lock or the VMA lock alone
 //! ```
 //!
 //! # Why it is correct
-//! The right to store comes back only where the page is exclusive and no handler watches its
-//! stores. Else the next store finds out what it has to do, as after fork. Raising what an entry
-//! grants needs no invalidation: whoever still has the translation of before the scan, had the same
-//! page.
+//! Write permission is restored only if the page is exclusive and no userfaultfd handler protects
+//! it; otherwise the next store takes a fault, as after fork. Adding permissions needs no TLB
+//! flush: a translation cached before the scan maps the same page.
 //!
-//! The entry is restored before the page moves, and a page that does not move for whatever reason
-//! is where it was. So moving may give up at any time, and does so rather than wait: the lock of
-//! the page is tried, since its holder may be waiting for what this fault holds.
+//! The PTE is restored before the page migrates, so a page whose migration fails is where it was.
+//! Migration may therefore fail at any point, and does so rather than wait: the page lock is only
+//! tried, since its holder may be waiting for a lock that this fault holds.
 //!
 //! # The reverse map's lock
-//! To move a page is to find all entries that name it. Where the choice is `skipped` and the page
-//! is exclusive, its one place is this one, for as long as the hold: [`Owner::known`] has the
-//! argument. It takes no lock and walks nothing. As posted in 2012 the lock was skipped for every
-//! page that a fault moved, whoever else maps it.
+//! Migration must find every PTE that maps the page. Where the choice is `skipped` and the page is
+//! exclusive, this PTE is the only one as long as the fault's lock is held: [`Owner::known`] has
+//! the argument. The migration then takes no anon_vma lock and walks nothing. The 2012 posting
+//! skipped the lock for every page that a fault migrated, even for pages with other mappings.
 //!
 //! # Cost
-//! More than a fault that sets bits: two counts of the address space, which all its CPUs write, and
-//! a change of the frame's flags, with a second one where the node is another than last time.
+//! Compared with a fault that sets bits: two counters of the address space, which all its CPUs
+//! write, and one update of the frame's flags, or two if the node differs from the last one.
 //!
 //! Linux: mm/memory.c do_numa_page, numa_migrate_prep (v3.8, which restores the entry first);
 //! mm/migrate.c migrate_misplaced_page; can_change_pte_writable.
@@ -50,7 +49,7 @@
 
 use super::stabilise::{Can, Stable};
 use super::{Fault, Kind, Stop, Why};
-use crate::base::config::{AnonRmap, Balancing, Broken};
+use crate::base::config::{AnonRmap, Balancing, NegativeControl};
 use crate::base::event::Event;
 use crate::entry::slot::Lost;
 use crate::memory::frame::Use;
@@ -72,17 +71,18 @@ impl<M: Mmu> Fault<'_, M> {
         found: Pte<M::Paging>,
     ) -> Result<Kind, Stop> {
         if stable.can() == Can::Look {
-            // Only the lock tells what it is, and to wait for it needs a hold that stays.
+            // Only under the page-table lock is the PTE's kind known, and a speculative fault may
+            // not wait for that lock.
             return Err(Why::NotSupported.into());
         }
         let slot = stable.open_locked(leaf)?;
         let sys = self.mm.system();
-        if !slot.holds(found) && !sys.lacks(Broken::HintPutsBack) {
+        if !slot.holds(found) && !sys.lacks(NegativeControl::HintPutsBack) {
             drop(slot);
             return Ok(self.lost(Event::CasFlags));
         }
         let restored = self.restored(stable, found);
-        let expected = match sys.lacks(Broken::HintPutsBack) {
+        let expected = match sys.lacks(NegativeControl::HintPutsBack) {
             true => slot.value(),
             false => found,
         };
@@ -121,8 +121,8 @@ impl<M: Mmu> Fault<'_, M> {
         with_bits(found.with_grant(grant), access)
     }
 
-    /// Notes that the page is used by a CPU of `node`; the page, locked, if it is to move there.
-    /// The caller holds the lock of the table whose entry names it.
+    /// Records that a CPU of `node` uses the page; returns the page, locked, if it should migrate
+    /// there. The caller holds the page-table lock of the PTE that names it.
     fn note_node(&self, pfn: Pfn, node: u32) -> Option<Locked<'_, M>> {
         let sys = self.mm.system();
         let here = sys.frames.node_of(pfn) == node;
@@ -138,7 +138,8 @@ impl<M: Mmu> Fault<'_, M> {
         sys.try_lock_mapped(pfn)
     }
 
-    /// Moves the page to the node. The caller still has the hold that the entry was found under.
+    /// Migrates the page to the node. The caller still holds the lock under which the PTE was
+    /// found.
     fn follow(&self, stable: &Stable<'_, M>, page: Locked<'_, M>, node: u32) {
         let sys = self.mm.system();
         let known = self.known(stable, &page);

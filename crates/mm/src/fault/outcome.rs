@@ -1,6 +1,6 @@
 //! Outcomes of a fault, and the events that count them.
 
-use crate::base::config::Rung;
+use crate::base::config::LockMode;
 use crate::base::event::Event;
 use crate::system::CpuArea;
 use core::fmt;
@@ -20,22 +20,22 @@ pub enum FaultOutcome {
 /// How a fault was done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// What had to be done.
+    /// How the fault was resolved.
     pub kind: Kind,
     /// Whether it was done without `mmap_lock`.
-    pub by: Rung,
+    pub by: LockMode,
 }
 
-/// What a fault had to do.
+/// How a fault was resolved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Install a frame of zeros.
     AnonWrite,
-    /// Install the shared page of zeros.
+    /// Install the shared zero page.
     AnonRead,
-    /// Replace the shared page of zeros by a frame.
+    /// Replace the shared zero page by a frame.
     ZeroPageCow,
-    /// Make a page writable that nobody shares.
+    /// Made a page writable that has no other user.
     Reuse,
     /// Replace a page that others may share by a copy.
     Cow,
@@ -53,9 +53,9 @@ pub enum Kind {
     Huge,
     /// Map a page that was swapped out.
     SwapIn,
-    /// Give the right to use a page back that a scan took away, to see who uses it.
+    /// Restored the permissions that a NUMA scan removed.
     NumaHint,
-    /// Nothing: somebody was faster, or only flags were missing.
+    /// Nothing: another thread was faster, or only flags were missing.
     Spurious,
 }
 
@@ -68,7 +68,7 @@ pub enum Signal {
     AccErr,
     /// The file ends before the page, or it could not be read (SIGBUS, BUS_ADRERR).
     Bus,
-    /// The address is no multiple of the access's size, on a machine that asks for that (SIGBUS,
+    /// The address is not aligned to the access's size, on a machine that requires it (SIGBUS,
     /// BUS_ADRALN).
     Misaligned,
     /// There was no memory for the page (Linux kills a process for it; an embedder decides).
@@ -94,9 +94,9 @@ impl Done {
     pub(super) fn count<M: Mmu>(self, here: &CpuArea<M>) {
         here.count(self.kind.event());
         match self.by {
-            Rung::Speculative => here.count(Event::Speculative),
-            Rung::VmaLock => here.count(Event::VmaLockSuccess),
-            Rung::Mmap => {}
+            LockMode::Speculative => here.count(Event::Speculative),
+            LockMode::VmaLock => here.count(Event::VmaLockSuccess),
+            LockMode::Mmap => {}
         }
     }
 }

@@ -1,13 +1,13 @@
 //! *Prepare*: allocates what a fault needs before it opens a PTE, with no page-table lock held.
 //!
-//! A table is put in by exchange (compare-and-exchange protocol) or under a lock (the others:
-//! [`Linking`]); either way only "none" becomes a table, and the loser frees its own and uses the
-//! winner's. Speculative faults put no tables in: one put in after munmap freed its own would
-//! leak.
+//! A table is linked by compare-and-exchange, or under a lock in the other protocols ([`Linking`]);
+//! either way only an empty entry becomes a table, and the loser of a race frees its own table and
+//! uses the winner's. Speculative faults link no tables: a table linked after munmap freed the
+//! others would leak.
 
 use super::stabilise::{Can, Stable};
 use super::{Fault, Stop, Why};
-use crate::base::config::{Ahead, Broken, Protocol};
+use crate::base::config::{NegativeControl, Prefetch, Protocol};
 use crate::base::error::NoMemory;
 use crate::base::policy::{Policy, PolicyMode};
 use crate::entry::walk::Tables;
@@ -17,7 +17,7 @@ use minflt_pgtable::{Access, BeforeInstall, Leaf, Mmu, Paging, Walk};
 use minflt_sync::{Cost, Ordering};
 
 impl<M: Mmu> Stable<'_, M> {
-    /// The tables, which the hold keeps.
+    /// The page tables, which the lock held keeps from being freed.
     #[inline(always)]
     pub(super) const fn tables(&self) -> Tables<'_, M> {
         // SAFETY: 1: by `mmap_lock` or the VMA's lock no table below the VMA is freed; in a read
@@ -39,17 +39,22 @@ impl<M: Mmu> Fault<'_, M> {
             // Only a frame of its own needs one. Linux: do_anonymous_page; under a VMA's lock
             // since v6.10.
             Can::GrowTables | Can::Grow if self.access == Access::Read => Ok(()),
-            Can::GrowTables if self.mm.system().lacks(Broken::MmapLockUnderVmaLock) => {
+            Can::GrowTables
+                if self
+                    .mm
+                    .system()
+                    .lacks(NegativeControl::MmapLockUnderVmaLock) =>
+            {
                 let _held = self.mm.mmap_lock.read();
                 self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom)
             }
-            Can::GrowTables if self.mm.system().lacks(Broken::AnonVmaBeforeLock) => Ok(()),
+            Can::GrowTables if self.mm.system().lacks(NegativeControl::AnonVmaBeforeLock) => Ok(()),
             Can::GrowTables => Err(Why::NeedsMmapLock.into()),
             Can::Grow => self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom),
         }
     }
 
-    /// The leaf entry, with the tables above it put in where the hold allows.
+    /// The leaf entry; missing tables above it are linked where the lock mode permits.
     #[inline(always)]
     pub(super) fn leaf<'s>(&self, stable: &'s Stable<'_, M>) -> Result<Leaf<'s, M>, Stop> {
         self.leaf_or(stable, || ())
@@ -65,7 +70,7 @@ impl<M: Mmu> Fault<'_, M> {
         let tables = stable.tables();
         let sys = tables.system();
         loop {
-            // One lock for everything is taken to look, let go to prepare, and taken again to
+            // `page_table_lock` is taken to look up, released to prepare, and taken again to
             // commit. Linux: handle_mm_fault and do_anonymous_page (v2.6.10).
             let one_lock = sys.config.protocol == Protocol::MmLock && stable.can() != Can::Look;
             let held = one_lock.then(|| self.mm.page_table_lock.lock());
@@ -97,15 +102,15 @@ impl<M: Mmu> Fault<'_, M> {
         Ok(pfn)
     }
 
-    /// A frame of whatever contents, with everything set that must be set before it can be reached:
-    /// a reference and a count for the mapping, and whose it is.
+    /// A frame with arbitrary contents, and with everything set that must be set before a PTE names
+    /// it: a reference and a map count for the mapping, and its owner.
     ///
-    /// The one reference is the mapping's: once an entry names the frame, another CPU may take it
-    /// out and free it, and this fault touches it no more. (As posted it does, and then has a
-    /// reference of its own for that.)
+    /// The one reference is the mapping's: once a PTE names the frame, another CPU may unmap and
+    /// free it, and this fault does not touch it again. (As posted it does, with a reference of its
+    /// own.)
     ///
-    /// The order is the one safe order for all eras: as posted in 2004 the count was raised after
-    /// the exchange, and a zap in between took it below zero.
+    /// This order is safe in all eras: as posted in 2004 the map count was raised after the
+    /// exchange, and a zap in between took it below zero.
     #[inline(always)]
     pub(super) fn private_frame(&self, stable: &Stable<'_, M>) -> Result<(Pfn, &Frame<M>), Stop> {
         let sys = self.mm.system();
@@ -115,10 +120,10 @@ impl<M: Mmu> Fault<'_, M> {
         } else {
             self.chosen_frame(stable)?
         };
-        // What follows are stores to the descriptor, whose address the CPU's list held: none of
-        // them is waited for.
+        // The stores to the descriptor that follow do not stall: its address came from the CPU's
+        // own list.
         M::charge(Cost::Fresh);
-        if sys.config.ahead == Ahead::Frame {
+        if sys.config.prefetch == Prefetch::Frame {
             let offset = self.addr.page_offset(M::Paging::shift());
             M::prefetch_user(&sys.at, pfn, offset);
         }
@@ -146,8 +151,8 @@ impl<M: Mmu> Fault<'_, M> {
         }
     }
 
-    /// A frame as the mapping's policy says, or the thread's where that says nothing. Whose turn it
-    /// is of several nodes is not asked speculatively, as in the series of 2017.
+    /// A frame by the mapping's memory policy, or by the thread's where the mapping has none. A
+    /// speculative fault does not interleave, as in the 2017 series.
     ///
     /// Linux: get_vma_policy, whose interleaving goes by page number also for a thread's policy.
     #[cold]
@@ -176,12 +181,12 @@ impl<M: Mmu> Fault<'_, M> {
         }
     }
 
-    /// Does what the format wants done before an entry names the frame. As posted in 2004 for ia64:
-    /// once the entry is there, another CPU may use the page before this one comes to it.
+    /// Does what the paging format requires before a PTE names the frame. As posted in 2004 for
+    /// ia64: once the PTE is installed, another CPU may use the page before this one gets to it.
     #[inline(always)]
     pub(super) fn flush_before_install(&self, pfn: Pfn) {
         if M::Paging::caps().before_install == BeforeInstall::FlushCaches
-            && !self.mm.system().lacks(Broken::FlushAfterInstall)
+            && !self.mm.system().lacks(NegativeControl::FlushAfterInstall)
         {
             self.flush(pfn);
         }
@@ -191,7 +196,7 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(always)]
     pub(super) fn flush_after_install(&self, pfn: Pfn) {
         if M::Paging::caps().before_install == BeforeInstall::FlushCaches
-            && self.mm.system().lacks(Broken::FlushAfterInstall)
+            && self.mm.system().lacks(NegativeControl::FlushAfterInstall)
         {
             self.flush(pfn);
         }
@@ -209,8 +214,8 @@ impl<M: Mmu> Fault<'_, M> {
         let frames = &self.mm.system().frames;
         let frame = frames.get(pfn);
         frame.maps.store(0, Ordering::Relaxed);
-        // Whoever looks for a page of a file may refer to any frame for a moment: what others hold
-        // is left alone.
+        // A page-cache lookup may take a brief reference to any frame: a frame with other
+        // references is left alone.
         let late = self.mm.system().counts_late();
         frames.put_many(pfn, if late { 2 } else { 1 });
     }

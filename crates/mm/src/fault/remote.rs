@@ -1,18 +1,17 @@
 //! Pages for a debugger or driver (get_user_pages): does what a fault does, without the access.
 //!
-//! The page is looked for under `mmap_lock` and the table's lock. If it is there and will do, a
-//! reference is taken before the locks go; if not, it is faulted in, and looked for again.
+//! The page is looked up under `mmap_lock` and the page-table lock. If it is present and usable, a
+//! reference is taken before the locks are released; if not, it is faulted in and looked up again.
 //!
-//! *Forced* access reads what the mapping lets nobody read, and writes what it lets nobody write,
-//! to a page that is made the address space's own first. So a forced write never reaches a page
-//! that somebody else has: only a page that is *exclusive* proves that (CVE-2016-5195,
-//! CVE-2022-2590).
+//! A *forced* access ignores the mapping's protection, and writes only to a page that was first
+//! made private to the address space. So a forced write never reaches a page with another user:
+//! only *exclusive* proves that there is none (CVE-2016-5195, CVE-2022-2590).
 //!
-//! A *pin for loads* of a private mapping holds a page of the address space's own, so that it sees
-//! the owner's later stores: what the mapping shares with a file, with a child or with everybody
-//! (the page of zeros) is copied first.
+//! A *pin for loads* of a private mapping must see the owner's later stores, so it pins a page of
+//! the address space's own: a page shared with a file or with a child, and the zero page, are
+//! copied first.
 //!
-//! Of huge pages see [`remote_huge`](super::remote_huge).
+//! For huge pages see [`remote_huge`](super::remote_huge).
 //!
 //! Linux: mm/gup.c check_vma_flags, follow_page_pte, can_follow_write_pte, gup_must_unshare,
 //! faultin_page (v6.12); 84209e87c696.
@@ -21,7 +20,7 @@ use super::anon::Own;
 use super::stabilise::Stable;
 use super::{Fault, FaultOutcome, Kind, Signal, Stop};
 use crate::base::attrs::{Prot, VmaFlags};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::RemoteError;
 use crate::base::event::Event;
 use crate::entry::slot::{Lost, Slot};
@@ -68,8 +67,7 @@ impl HeldPage {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// The page at `addr`, faulted in if need be, and held. The shared page of zeros needs no
-    /// holding.
+    /// The page at `addr`, faulted in if need be, and held. The shared zero page needs no holding.
     ///
     /// # Context
     /// Holds nothing. Sleeps for `mmap_lock`.
@@ -87,7 +85,7 @@ impl<M: Mmu> Mm<M> {
         let page = loop {
             match fault.hold(force, held) {
                 Ok(Some(page)) => break Ok(page),
-                Ok(None) if self.system().lacks(Broken::ForceTrustsFault) => {
+                Ok(None) if self.system().lacks(NegativeControl::ForceTrustsFault) => {
                     fault = Fault::new(self, &share, addr, Access::Read);
                 }
                 Ok(None) => {}
@@ -111,7 +109,7 @@ impl<M: Mmu> Mm<M> {
 }
 
 impl<M: Mmu> Fault<'_, M> {
-    /// One look; none when something had to be done, and another look is due.
+    /// One lookup; `None` if the page had to be faulted in and must be looked up again.
     fn hold(&self, force: Force, held: Held) -> Result<Option<HeldPage>, Stop> {
         let guard = self.mm.mmap_lock.read();
         let stable = Stable::under(&guard, self.mm, self.addr)?;
@@ -119,7 +117,7 @@ impl<M: Mmu> Fault<'_, M> {
             Access::Read => Prot::READ,
             Access::Write => Prot::WRITE,
         });
-        // What is shared is never anybody's own.
+        // Pages of a shared mapping are never exclusive.
         let shared = stable.view.flags.has(VmaFlags::SHARED);
         let own = self.access == Access::Read || !shared;
         if !allowed && (force == Force::No || !own) {
@@ -159,9 +157,9 @@ impl<M: Mmu> Fault<'_, M> {
         held == Held::Pin
             && self.access == Access::Read
             && !stable.view.flags.has(VmaFlags::SHARED)
-            && !sys.lacks(Broken::PinsShared)
+            && !sys.lacks(NegativeControl::PinsShared)
             // Its second look is for a load, and takes what it finds.
-            && !sys.lacks(Broken::ForceTrustsFault)
+            && !sys.lacks(NegativeControl::ForceTrustsFault)
     }
 
     /// The references that a holder takes.
@@ -257,8 +255,8 @@ impl<M: Mmu> Fault<'_, M> {
         }
     }
 
-    /// A store that a mark is in the way of, though there is nobody to ask: the mark goes, or the
-    /// next look would find it again, without end.
+    /// A store to a userfaultfd-protected page that has no handler: clears the bit, or the next
+    /// lookup would find it again, without end.
     fn unmark(&self, slot: &Slot<'_, M>, found: Pte<M::Paging>) -> Kind {
         let marked = self.access == Access::Write && found.is_uffd_wp();
         if marked && slot.decide(found, found.without_uffd_wp()).is_err() {

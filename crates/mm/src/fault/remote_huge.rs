@@ -1,19 +1,19 @@
 //! Huge pages for a debugger or a driver ([`super::remote`]).
 //!
 //! # Protocol
-//! The holder looks under `mmap_lock`, the file's `i_mmap` and the lock of the entry's table.
-//! `i_mmap` keeps a table that other address spaces have, too, and keeps migration, truncation and
-//! discards off; what is missing is brought by a fault, which takes its own locks.
+//! The lookup holds `mmap_lock`, the file's `i_mmap` and the page-table lock. `i_mmap` keeps a page
+//! table that is shared with other address spaces, and excludes migration, truncation and discards.
+//! A missing page is brought in by a fault, which takes its own locks.
 //!
 //! # Why it is correct
-//! References are taken to the first frame of the page before the table's lock is let go, and every
-//! thread that takes the page away asks for references after it took the entry: migration gives up,
-//! and a page that is discarded or truncated goes to its pool when the last holder is done. Its
-//! reservation is used up until then, as by any other user. A page that is pinned is exclusive or a
-//! file's, and neither a fork nor a store replaces it ([`crate::pages::hugetlb`]).
+//! A reference is taken to the first frame of the page before the page-table lock is released, and
+//! every unmapper checks the reference count after it removed the PTE: migration gives up, and a
+//! discarded or truncated page returns to its pool when the last reference is dropped. Until then
+//! its reservation is in use, as by any other user. A pinned page is exclusive or belongs to a
+//! file, and neither fork nor a store replaces it ([`crate::pages::hugetlb`]).
 //!
 //! # Cost
-//! As for a small page, and a lock of the file's mappings for each small page of a transfer.
+//! As for a small page, plus a lock of the file's mappings for each small page of a transfer.
 //!
 //! Linux: mm/gup.c follow_huge_pud, gup_must_unshare; mm/hugetlb.c hugetlb_wp (v6.18).
 

@@ -1,16 +1,16 @@
 //! *Stabilise*: finds the VMA and keeps it stable, by one lock mode.
 //!
-//! | rung | proves | may |
+//! | lock mode | proves | permits |
 //! |---|---|---|
-//! | mmap | VMA and tables stay as they are until dropped | sleep, grow tables, prepare anon |
-//! | VMA lock | the same, for this VMA and the tables below it | grow tables |
-//! | speculative | VMA and tables stay *memory*; [`open`] finds out if they changed | nothing |
+//! | mmap | VMA and tables do not change until it is released | sleep, link tables, prepare anon |
+//! | VMA lock | the same, for this VMA and the tables below it | link tables |
+//! | speculative | VMA and tables stay *memory*; [`open`] detects changes | nothing |
 //!
 //! [`open`]: super::slot
 
 use super::{Signal, Stop, Why};
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::entry::slot::{Hold, Slot};
 use crate::memory::lifetime::Grace;
 use crate::mm::Mm;
@@ -21,9 +21,8 @@ use minflt_pgtable::{Access, Leaf, Mmu};
 use minflt_sync::order::MmapLock;
 use minflt_sync::{Ordering, ReadGuard, Refused, Seq};
 
-/// What a lock mode proved, as long as the guard lives that it is made under: that stays with the
-/// function that took it. (A guard that is handed on is copied in other pieces than it was stored
-/// in, and a processor waits until those are in its cache.)
+/// What a lock mode proved, valid as long as the guard that it borrows from. The guard stays with
+/// the function that took it ([`super::modes`] says why).
 pub(super) struct Stable<'h, M: Mmu> {
     pub(super) mm: &'h Mm<M>,
     pub(super) vma: &'h Vma<M>,
@@ -32,18 +31,18 @@ pub(super) struct Stable<'h, M: Mmu> {
     by: By,
 }
 
-/// Under what.
+/// The lock held.
 #[derive(Clone, Copy)]
 enum By {
     /// `mmap_lock` for reading.
     MmapLock,
     /// The VMA's lock for reading.
     VmaLock,
-    /// A read section, and the count that must not have changed.
+    /// A read section, and the sequence count sampled in it.
     Sample(Seq),
 }
 
-/// What controls look at before they have the VMA's lock, and not after.
+/// What negative controls check before they take the VMA lock, and not after.
 #[derive(Default)]
 pub(super) struct Early {
     here: Option<bool>,
@@ -52,13 +51,13 @@ pub(super) struct Early {
 
 impl Early {
     #[cold]
-    fn look<M: Mmu>(vma: &Vma<M>, addr: VirtAddr, broken: Broken) -> Self {
+    fn look<M: Mmu>(vma: &Vma<M>, addr: VirtAddr, broken: NegativeControl) -> Self {
         match broken {
-            Broken::NoRangeRecheck => Self {
+            NegativeControl::NoRangeRecheck => Self {
                 here: Some(vma.view().range.contains(addr)),
                 anon: None,
             },
-            Broken::AnonVmaBeforeLock => Self {
+            NegativeControl::AnonVmaBeforeLock => Self {
                 here: None,
                 anon: Some(vma.anon_vma.load(Ordering::Relaxed) != 0),
             },
@@ -67,7 +66,7 @@ impl Early {
     }
 }
 
-/// What a hold allows to do before the slot is open.
+/// What the lock held permits before the PTE is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Can {
     /// Put tables in, make an anon_vma.
@@ -79,13 +78,13 @@ pub(super) enum Can {
     Look,
 }
 
-/// Mappings whose faults are left to the locks. Linux: handle_speculative_fault (v8 to v11).
+/// Mappings that are never faulted speculatively. Linux: handle_speculative_fault (v8 to v11).
 const NOT_SPECULATED: VmaFlags = VmaFlags::GROWS_DOWN
     .with(VmaFlags::UFFD_MISSING)
     .with(VmaFlags::UFFD_WP)
     .with(VmaFlags::HUGETLB);
 
-/// A VMA whose lock a fault has, until the guard is dropped.
+/// A VMA that a fault has read-locked, until the guard is dropped.
 pub(super) struct LockedVma<'h, M: Mmu> {
     vma: &'h Vma<M>,
     guard: VmaGuard<'h, M>,
@@ -213,8 +212,8 @@ impl<'h, M: Mmu> Stable<'h, M> {
 }
 
 impl<'h, M: Mmu> LockedVma<'h, M> {
-    /// The VMA at `addr`, its lock had for reading. Whatever is in the way is left to `mmap_lock`,
-    /// but for a VMA that was taken out meanwhile, which is looked up again.
+    /// The VMA at `addr`, read-locked. On any conflict the fault falls back to `mmap_lock`, except
+    /// that a VMA which was removed meanwhile is looked up again.
     ///
     /// Linux: lock_vma_under_rcu (v6.4 and v6.15).
     #[inline(always)]
@@ -225,7 +224,11 @@ impl<'h, M: Mmu> LockedVma<'h, M> {
         early: &mut Early,
     ) -> Result<Self, Refused> {
         let sys = mm.system();
-        let by = sys.config.ladder.vma_lock().ok_or(Refused::Locked)?;
+        let by = sys
+            .config
+            .fallback_order
+            .vma_lock()
+            .ok_or(Refused::Locked)?;
         // SAFETY: 1: within the read section.
         let vma = unsafe { mm.tree.ptr_at_or_before(addr) }.ok_or(Refused::Locked)?;
         if let Some(broken) = sys.switched_off() {

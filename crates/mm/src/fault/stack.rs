@@ -1,40 +1,40 @@
 //! Stack expansion: mappings that grow down to an access below them.
 //!
 //! # Problem
-//! A fault finds nothing mapped, but the next mapping above is a stack. Making that longer changes
-//! a VMA and the tree, which no fault may do that others run beside: in Linux 6.1 to 6.4 a stack
-//! grew under `mmap_lock` for reading, and rewrote a node of the tree under the feet of lookups
-//! (CVE-2023-3269); before that it could grow into a range whose tables munmap was still freeing
-//! (CVE-2020-29369).
+//! A fault finds no VMA at its address, but the next VMA above is a stack. Expanding it changes a
+//! VMA and the tree, which a fault must not do while other faults read them: in Linux 6.1 to 6.4 a
+//! stack grew under `mmap_lock` for reading, and rewrote a tree node that lockless lookups were
+//! walking (CVE-2023-3269); before that it could grow into a range whose page tables munmap was
+//! still freeing (CVE-2020-29369).
 //!
 //! # Idea
-//! Growing is a call like another: the fault lets everything go, takes `mmap_lock` for writing,
-//! looks again, and grows the stack inside a section. Then it is tried again like any fault.
+//! Expansion is a call like any other: the fault releases its locks, takes `mmap_lock` for writing,
+//! looks up again, and expands the stack inside a VMA write section. Then the fault is retried.
 //!
 //! # Protocol
 //! ```text
-//! rungs without mmap_lock   find no VMA at the address: fall back
-//! mmap_lock, read           find none: let go
-//! mmap_lock, write          look again; ask the gap and the limits; get all memory;
-//!                           a section on the stack: the tree's key, the record
-//! every rung                again
+//! modes without mmap_lock   find no VMA at the address: fall back
+//! mmap_lock, read           finds none: release
+//! mmap_lock, write          look up again; check the gap and the limits; allocate everything;
+//!                           a write section on the stack: the tree's key, the attributes
+//! every mode                retry
 //! ```
 //!
 //! # Why it is correct
-//! Whoever looks without a lock finds the VMA by the old key or the new one; the section tells him
-//! that it changes. The address may have been mapped, or the stack unmapped, between the two locks,
-//! so what was found under the first counts for nothing. An access from another address
-//! space grows something only where it is forced, as a debugger's is.
+//! A lockless lookup finds the VMA by the old key or the new one; the write section makes it notice
+//! the change. The address may have been mapped, or the stack unmapped, between the two locks, so
+//! the result of the first lookup is not used. An access from another address space expands a stack
+//! only where it is forced, as a debugger's is.
 //!
 //! # Cost
-//! Four holds of `mmap_lock` with a lookup under each: two by the fault, before and after, one to
-//! look and one to change. A record, a copied path of the tree.
+//! `mmap_lock` is taken four times, with a lookup each: twice by the fault, before and after, once
+//! to look up and once to change. One attribute record and a copied path of the tree.
 //!
 //! Linux: mm/mmap_lock.c lock_mm_and_find_vma, mm/vma.c expand_downwards, acct_stack_growth
 //! (v6.18).
 
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::change::split::NewRecord;
@@ -107,7 +107,7 @@ impl<M: Mmu> Mm<M> {
                 return Ok(());
             }
         }
-        if self.system().lacks(Broken::ExpandUnderReadLock) {
+        if self.system().lacks(NegativeControl::ExpandUnderReadLock) {
             let guard = self.mmap_lock.read();
             return self.expand_locked(self.held(&guard), None, addr);
         }
@@ -173,7 +173,7 @@ fn stack_above<M: Mmu>(held: Held<'_, M>, addr: VirtAddr) -> Result<Option<&Vma<
     }
 }
 
-/// Whether a stack that begins at `at` would come too near to the mapping before it.
+/// Whether a stack that begins at `at` would violate the guard gap to the mapping below.
 fn crowds<M: Mmu>(held: Held<'_, M>, vma: &Vma<M>, at: VirtAddr) -> bool {
     let last = VirtAddr(vma.view().range.start().0 - 1);
     let Some(before) = held.at_or_before(last) else {

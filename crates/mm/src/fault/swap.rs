@@ -1,8 +1,8 @@
 //! Swap-in faults.
 //!
-//! The contents are read with nothing held, by who wants them first; then the fault starts again,
-//! and finds the same slot in the entry, or is told to begin anew. What it counted in the slot it
-//! keeps until then: so the slot is the same page's ([`crate::memory::swap`]).
+//! The faulting thread reads the contents with no lock held; then the fault restarts, and finds the
+//! same swap entry, or a changed one and starts over. Until then the thread keeps its count on the
+//! slot, so the slot still holds the same page ([`crate::memory::swap`]).
 //!
 //! Linux: mm/memory.c do_swap_page (v6.12), pte_same at its end.
 
@@ -19,13 +19,13 @@ use minflt_addr::Pfn;
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte};
 use minflt_sync::Ordering;
 
-/// What has to be done with nothing held before a page can come in.
+/// What must be done with no lock held before a page can be swapped in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Away {
     /// The slot is being written.
     Await(u64),
-    /// The slot, in which the fault counts, is to be read, to a frame as the policy chooses one for
-    /// a page of this number.
+    /// The slot, on which the fault has a count, must be read, to a frame that the memory policy
+    /// chooses for this page index.
     Read {
         slot: u64,
         policy: Policy,
@@ -33,7 +33,7 @@ pub(super) enum Away {
     },
 }
 
-/// A frame with the contents of a slot, in which its owner counts.
+/// A frame with the contents of a slot, and a count on that slot.
 pub(super) struct Brought<'s, M: Mmu> {
     sys: &'s System<M>,
     slot: u64,
@@ -71,7 +71,8 @@ impl<M: Mmu> Fault<'_, M> {
         let away = match swap.seek(slot) {
             Sought::Gone => return Ok(self.lost(Event::CasAnonRead)),
             Sought::Writing => Away::Await(slot),
-            // Only now: what was counted before may have been another page's by then.
+            // The PTE is rechecked after counting: before, the slot may have been reused for
+            // another page.
             Sought::Counted if leaf.entry.load() == found => Away::Read {
                 slot,
                 policy: self.policy(stable),
@@ -122,12 +123,12 @@ impl<M: Mmu> Fault<'_, M> {
         Ok(())
     }
 
-    /// Puts in what was read, if the entry still names the slot that it was read from.
+    /// Maps the page that was read, if the PTE still names the slot that it was read from.
     ///
     /// # Correctness
-    /// The page is nobody else's: others that name the slot read it for themselves. It is marked
-    /// as stored to, since nothing but the frame has it once the slot is free. The frame says whose
-    /// it is, and has its counts, before the entry names it.
+    /// The page is exclusive: other sharers of the slot read their own copies. It is mapped dirty,
+    /// since the frame is the only copy once the slot is free. The frame's owner and counts are set
+    /// before the PTE names it.
     fn map_brought(
         &self,
         stable: &Stable<'_, M>,

@@ -1,37 +1,37 @@
 //! Faults that a userfaultfd handler resolves.
 //!
 //! # Problem
-//! A thread that touches a hole of a watched mapping, or stores to a page that its handler
-//! protects, has to wait until the handler has filled the hole or allowed the store. The handler
-//! needs `mmap_lock` for that, may be waiting for it behind a writer, and may be done before the
+//! A thread that touches a hole of a registered mapping, or stores to a page that the handler
+//! protects, must wait until the handler has filled the hole or allowed the store. The handler
+//! needs `mmap_lock` for that, may be waiting for it behind a writer, and may finish before the
 //! thread sleeps.
 //!
 //! # Idea
-//! The thread queues itself while it still holds what stabilised its fault, looks once more whether
-//! there is anything to wait for, lets everything go, and sleeps. Then it begins again.
+//! The thread queues itself while it still holds the lock of its fault, rechecks whether there is
+//! anything to wait for, releases its locks, and sleeps. Then it retries.
 //!
 //! # Protocol
 //! ```text
 //! thread                            handler
-//! finds the entry empty
-//! in the queue                      reads the queue
-//! entry still empty? yes            installs a page
-//! lets VMA or mmap_lock go
+//! finds the PTE empty
+//! queues itself                     reads the queue
+//! PTE still empty? yes              installs a page
+//! releases the VMA or mmap_lock
 //! sleeps                            wakes the range: marks it, unparks
-//! marked: leaves the queue, again
+//! marked: leaves the queue, retries
 //! ```
 //!
 //! # Why it is correct
-//! The handler changes the entry first and wakes then; the thread queues first and looks then. So
-//! either it sees the change, or the handler sees it in the queue. A thread takes itself out, under
-//! the queue's lock, so its place outlives whoever marks it.
+//! The handler changes the PTE before it wakes; the thread queues before it rechecks. So either the
+//! thread sees the change, or the handler sees the thread in the queue. A thread removes itself
+//! from the queue, under the queue's lock, so its queue entry outlives a handler that marks it.
 //!
-//! Whether a fault is the handler's is asked of the very value that the fault then compares with
-//! when it commits. A mark that comes later, or a page that goes, makes the commit fail, and the
-//! next attempt asks again: nothing is done behind the handler's back.
+//! Whether a fault is the handler's is decided by the very PTE value that the fault compares with
+//! at commit. If the page is protected or unmapped later, the commit fails, and the next attempt
+//! decides again: no fault bypasses the handler.
 //!
 //! # Cost
-//! A mapping that nobody watches: a look at its record, which the fault has read.
+//! A mapping without a handler: a test of its attributes, which the fault has read anyway.
 //!
 //! Linux: fs/userfaultfd.c handle_userfault, userfaultfd_must_wait; mm/memory.c do_wp_page,
 //! do_anonymous_page, which ask under the table's lock (v6.12).
@@ -51,7 +51,7 @@ use minflt_pgtable::{Access, Grant, Mmu, Paging, Pte};
 /// What a hole is filled with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fill<'a> {
-    /// The shared page of zeros.
+    /// The shared zero page.
     Zeros,
     /// A page of its own with these bytes.
     Bytes(&'a [u8], WriteProtected),
@@ -86,10 +86,10 @@ impl<M: Mmu> Fault<'_, M> {
             .queue_userfault(view.uffd, page, self.access, reason);
         match queued.map_err(|_| Stop::Oom)? {
             Queued::Waits => {}
-            // Whether it is still so a rung with a lock can tell.
+            // Only a lock mode that holds a lock can confirm it.
             Queued::Signal if stable.can() == Can::Look => return Err(Why::NotSupported.into()),
             Queued::Signal => return Err(Stop::Signal(Signal::Bus)),
-            // Nobody is there any more to wait for.
+            // The handler is gone: there is nothing to wait for.
             Queued::Nobody => return Ok(()),
         }
         if self.reason(stable, self.look_again(stable)) != Some(reason) {
@@ -98,7 +98,7 @@ impl<M: Mmu> Fault<'_, M> {
         Err(Stop::Userfault)
     }
 
-    /// What stands in the entry now.
+    /// The PTE's current value.
     fn look_again(&self, stable: &Stable<'_, M>) -> Pte<M::Paging> {
         let leaf = stable.tables().leaf(self.addr);
         leaf.map_or(Pte::none(), |leaf| leaf.entry.load())

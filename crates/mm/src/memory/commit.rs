@@ -20,7 +20,7 @@
 //! | munmap, brk downwards, exit | - | the pages of accounted VMAs |
 //! | fork | the child's accounted VMAs | - |
 //! | shmget | a segment of shared memory, unless it is `SHM_NORESERVE` | - |
-//! | a segment goes | - | its pages |
+//! | a segment is freed | - | its pages |
 //!
 //! mprotect from writable to read-only uncharges only a mapping without an anon_vma: no store can
 //! have touched it yet.
@@ -30,21 +30,22 @@
 //!
 //! # Why it is correct
 //! The charge of a VMA is made under `mmap_lock` for writing, before the VMA's record with the flag
-//! is published, and given back under it after the VMA was taken out. At quiescence the number is
-//! the pages of all accounted VMAs and segments; the ledger checks that. A fence between adding and
-//! looking lets at least one of two charges see the other. Who gives back beside a charge may be
-//! seen before what it gives back: then the charge is admitted by as much too early.
+//! is published, and uncharged under it after the VMA was removed. At quiescence the total is the
+//! pages of all accounted VMAs and segments; the ledger checks that. A fence between adding and
+//! checking lets at least one of two concurrent charges see the other. A concurrent uncharge may
+//! become visible before its pages are unmapped: then a charge is admitted that much too early.
 //!
 //! # Cost
-//! Below the batch no shared line is written. The limit is looked at by the whole number, and by
-//! the sum of all CPUs only where that is too close to tell.
+//! Below the batch no shared line is written. The limit is compared with the approximate total, and
+//! with the exact sum over all CPUs only where the total is too close to it.
 //!
 //! Linux: mm/util.c `__vm_enough_memory` (v6.12), mm/mm_init.c `mm_compute_batch`,
-//! `accountable_mapping`, `may_expand_vm`. Not there: the reserves for administrators and users;
-//! promises for files in memory that are no segments, and for pages of segments that have none.
+//! `accountable_mapping`, `may_expand_vm`. Not implemented: the reserves for administrators and
+//! users; charges for in-memory files that are not segments, and for pages of `SHM_NORESERVE`
+//! segments.
 
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::memory::percpu_counter;
 use crate::mm::Mm;
@@ -89,7 +90,7 @@ pub(crate) struct Commit<M: Mmu> {
     swap_pages: Atomic<u64, M>,
     /// Of the parts. Follows the mode.
     batch: Atomic<u64, M>,
-    /// The largest batch there ever was: what a part may still hold.
+    /// The largest batch so far: the most that a CPU's part may hold.
     widest: Atomic<u64, M>,
     /// VMAs that an address space may have.
     max_map_count: Atomic<u64, M>,
@@ -254,8 +255,9 @@ impl<M: Mmu> System<M> {
         // Every page of the largest user space fits a signed word many times.
         self.promise(pages as i64);
         if mode == Overcommit::Never {
-            // ORDERING: SeqCst; pairs with [commit-charge]: our promise stands before we look.
-            if !self.lacks(Broken::ChargeWithoutFence) {
+            // ORDERING: SeqCst; pairs with [commit-charge]: this charge is visible before the
+            // check.
+            if !self.lacks(NegativeControl::ChargeWithoutFence) {
                 M::fence(Ordering::SeqCst);
             }
             if !self.fits() {
@@ -290,7 +292,7 @@ impl<M: Mmu> System<M> {
     fn fits(&self) -> bool {
         // ORDERING: Relaxed, behind the fence of `charge`; pairs with [commit-charge].
         let limit = i64::try_from(self.commit_limit()).unwrap_or(i64::MAX);
-        // Parts that were filled under a wider batch stay so until their CPU comes by.
+        // Parts that were filled under a larger batch stay so until their CPU folds them.
         let widest = self.commit.widest.load(Ordering::Relaxed);
         let parts = self.committed_parts();
         percpu_counter::compare(&self.commit.whole, parts, limit, widest) == Compared::Less
@@ -365,13 +367,14 @@ impl<M: Mmu> Mm<M> {
         self.sizes.vmas.load(Ordering::Relaxed)
     }
 
-    /// Whether there may be `more` VMAs more. Linux: the looks at `sysctl_max_map_count`.
+    /// Whether `more` additional VMAs are within the limit. Linux: the checks of
+    /// `sysctl_max_map_count`.
     pub(crate) fn may_split(&self, more: u64) -> bool {
         more == 0 || self.map_count() + more <= self.system().max_map_count()
     }
 
-    /// Counts VMAs that came or went. The caller holds `mmap_lock` for writing, or nobody else has
-    /// the address space.
+    /// Counts VMAs added or removed. The caller holds `mmap_lock` for writing, or is the only user
+    /// of the address space.
     pub(crate) fn count_vmas(&self, change: i64) {
         let vmas = self.sizes.vmas.load(Ordering::Relaxed);
         let vmas = vmas.wrapping_add_signed(change);
@@ -394,9 +397,9 @@ impl<M: Mmu> Mm<M> {
         self.locks.add(pages.locked);
     }
 
-    /// Counts pages as unmapped, no longer locked, and takes their promise back. The caller holds
-    /// `mmap_lock` for writing, or downgraded it, or is the last to have the address space: nobody
-    /// else writes these counts meanwhile.
+    /// Counts pages as unmapped and no longer locked, and uncharges them. The caller holds
+    /// `mmap_lock` for writing, or downgraded it, or is the last user of the address space: no
+    /// other thread writes these counts meanwhile.
     pub(crate) fn count_unmapped(&self, pages: Pages) {
         let mapped = self.sizes.mapped.load(Ordering::Relaxed);
         debug_assert!(mapped >= pages.mapped, "it was counted when mapped");

@@ -12,11 +12,11 @@
 //! that may outlive the word takes a reference of its own ([`Kept`]).
 //!
 //! # Why it is correct
-//! The last one to drop its reference frees the object, after all others have dropped theirs: by
-//! the order of the drops it sees what they did.
+//! The thread that drops the last reference frees the object: the order of the drops makes all
+//! earlier users' accesses visible to it.
 //!
 //! # Cost
-//! One exchange for each reference that comes or goes.
+//! One exchange for each reference taken or dropped.
 
 use crate::system::System;
 use core::ops::Deref;
@@ -42,7 +42,7 @@ pub(crate) struct Counted<T: InSlab<M>, M: Mmu> {
     object: T,
 }
 
-// SAFETY: the free link overwrites `refs`, which nobody reads without a reference.
+// SAFETY: the free link overwrites `refs`, which is never read without a reference.
 unsafe impl<T: InSlab<M>, M: Mmu> SlabObject for Counted<T, M> {}
 
 impl<T: InSlab<M>, M: Mmu> Deref for Counted<T, M> {
@@ -65,12 +65,12 @@ impl<T: InSlab<M>, M: Mmu> Counted<T, M> {
 
     /// The one at an address that a word names which has a reference to it.
     pub(crate) fn at<'a>(address: u64) -> Option<&'a Self> {
-        // SAFETY: the word's reference keeps it, and the word goes on naming it as long as the
-        // caller holds what guards the word.
+        // SAFETY: the word's reference keeps it, and the word names it as long as the caller holds
+        // the word's lock.
         Self::ptr(address).map(|object| unsafe { object.as_ref() })
     }
 
-    /// Where that is, for who gives the word's reference up.
+    /// Its address, for a caller that drops the word's reference.
     pub(crate) fn ptr(address: u64) -> Option<NonNull<Self>> {
         NonNull::new(address as *mut Self)
     }
@@ -110,7 +110,7 @@ impl<T: InSlab<M>, M: Mmu> Counted<T, M> {
     }
 }
 
-/// A reference that somebody has to an object, whatever becomes of the word that named it.
+/// A reference to an object that outlives the word that named it.
 pub(crate) struct Kept<T: InSlab<M>, M: Mmu> {
     object: NonNull<Counted<T, M>>,
 }

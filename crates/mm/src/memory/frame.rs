@@ -30,7 +30,7 @@ pub(crate) enum Use {
     FreeBlock = 1,
     /// Freed, to a CPU's list; one that came to a list from a zone is still `Free`.
     FreeCpu = 2,
-    /// The system's own: descriptors, per-CPU areas, the page of zeros.
+    /// The system's own: descriptors, per-CPU areas, the zero page.
     Reserved = 3,
     /// A page table.
     Table = 4,
@@ -53,7 +53,8 @@ const FLUSHED: u32 = 1 << 10;
 const UPTODATE: u32 = 1 << 11;
 const DIRTY: u32 = 1 << 12;
 const POISONED: u32 = 1 << 13;
-/// Of a huge page: if nobody gets to see it, the reservation that it was taken for comes back.
+/// Of a huge page: if it is freed before it is mapped, the reservation that it was allocated for is
+/// restored.
 const RESTORE_RESERVE: u32 = 1 << 17;
 /// Of the first frame of a block.
 const ORDER_SHIFT: u32 = 18;
@@ -80,12 +81,13 @@ pub struct Frame<M: Mmu> {
     /// References: one for each entry that maps it, one for each holder, [`PIN`] for each pin. 0
     /// when free.
     pub(crate) refs: Atomic<u32, M>,
-    /// Entries that map the frame. For a table of huge pages the address spaces that share it,
-    /// beside one. Guarded by: the file's `i_mmap`.
+    /// Number of PTEs that map the frame. For a hugetlb page table, the number of sharers other
+    /// than its creator. Guarded by: the file's `i_mmap`.
     pub(crate) maps: Atomic<u32, M>,
-    /// Use, block order, whether it is known to be zero: written by whoever owns the frame. Whether
-    /// it is exclusive: set while private, and under the lock of the table that maps it. Of a page
-    /// of a file what it is in, changed in one step, since others may at the same time.
+    /// Use, block order, whether it is known to be zero: written by the frame's owner. Whether it
+    /// is exclusive: set while private, and under the lock of the table that maps it. For a file
+    /// page its state bits, which are changed atomically, since other threads may change them
+    /// concurrently.
     flags: Atomic<u32, M>,
     /// How often it was freed. Kept for the oracles, outside the door.
     generation: Atomic<u32, M>,
@@ -95,7 +97,7 @@ pub struct Frame<M: Mmu> {
     pub(crate) mapping: Atomic<u64, M>,
     /// For anonymous memory its page number in the mapping ([`crate::VmaView::page_index`]).
     /// Immutable while mapped. For a page of a file its number, immutable. For slabs the number.
-    /// For a table of leaf entries the faults on files that it has had, for fault-around.
+    /// For a table of leaf entries the number of its file faults, for fault-around.
     pub(crate) index: Atomic<u64, M>,
     /// Neighbours in a free list. Guarded by: the zone's lock, or for huge pages `HugetlbLock`.
     pub(crate) links: Plain<Links, M>,
@@ -108,7 +110,7 @@ pub struct Frame<M: Mmu> {
     pub(crate) callback: Callback,
 }
 
-/// Neighbours in a list of frames, by number; 0 is nobody, for frame 0 is never free: it is the
+/// Neighbours in a list of frames, by number; 0 is none, since frame 0 is never free: it is the
 /// system's own, or below the machine's memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Links {
@@ -184,7 +186,7 @@ impl<M: Mmu> Frame<M> {
         });
     }
 
-    /// What a page of a file is in, for whoever waits for bits of it.
+    /// The state bits of a file page, to wait for one of them.
     #[inline]
     pub(crate) const fn state(&self) -> &Atomic<u32, M> {
         &self.flags
@@ -210,7 +212,7 @@ impl<M: Mmu> Frame<M> {
         self.flags.or(UPTODATE, Ordering::Release);
     }
 
-    /// Whether somebody may have stored to it since it was written.
+    /// Whether it may have been stored to since it was last written back.
     #[inline]
     pub(crate) fn is_dirty(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & DIRTY != 0
@@ -224,9 +226,10 @@ impl<M: Mmu> Frame<M> {
         }
     }
 
-    /// Somebody stored to it who has it neither locked nor in a table.
+    /// Marks it dirty after a store without the page lock and without a PTE.
     pub(crate) fn set_stored(&self) {
-        // ORDERING: Release; pairs with [frame-stored]: whoever takes the mark away sees the store.
+        // ORDERING: Release; pairs with [frame-stored]: a thread that clears the mark sees the
+        // store.
         self.flags.or(DIRTY, Ordering::Release);
     }
 
@@ -238,7 +241,7 @@ impl<M: Mmu> Frame<M> {
         }
     }
 
-    /// The caller, who has the frame locked, is about to write it.
+    /// Starts writeback. The caller has the frame locked.
     pub(crate) fn begin_writeback(&self) {
         self.flags.or(Self::WRITEBACK, Ordering::Relaxed);
     }
@@ -248,13 +251,13 @@ impl<M: Mmu> Frame<M> {
         self.flags.load(Ordering::Relaxed) & Self::WRITEBACK != 0
     }
 
-    /// Whether anybody has it locked, writes it, or sleeps for that. For the ledger.
+    /// Whether it is locked, under writeback, or waited for. For the ledger.
     pub(crate) fn is_busy(&self) -> bool {
         self.flags.peek() & (Self::LOCKED | Self::WRITEBACK | Self::WAITERS) != 0
     }
 
-    /// A hinting fault came from a CPU of `node`: whether the last one did, too. Under the lock of
-    /// the one table that maps it; forgotten when the frame is used for something else.
+    /// Records a hinting fault by a CPU of `node`; returns whether the last one came from that
+    /// node, too. Under the lock of the one table that maps it; reset when the frame is reused.
     ///
     /// Linux: page_nid_xchg_last (v3.8), whose place is in the flags as well.
     pub(crate) fn used_from(&self, node: u32) -> bool {
@@ -263,7 +266,7 @@ impl<M: Mmu> Frame<M> {
         if before == now {
             return true;
         }
-        // Two steps: who reads between them reads a hint, as he does before and after.
+        // Two steps: the value between them is a hint, as before and after.
         if before != 0 {
             self.flags.and(!USED_FROM, Ordering::Relaxed);
         }
@@ -271,13 +274,13 @@ impl<M: Mmu> Frame<M> {
         false
     }
 
-    /// Whether a reservation comes back with the page. Linux: HPageRestoreReserve.
+    /// Whether freeing the page restores its reservation. Linux: HPageRestoreReserve.
     #[inline]
     pub(crate) fn restores_reserve(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & RESTORE_RESERVE != 0
     }
 
-    /// The caller, whose huge page nobody else has yet, took it for a reservation.
+    /// Marks a huge page that the caller has just allocated for a reservation, and not published.
     pub(crate) fn set_restore_reserve(&self) {
         self.flags.or(RESTORE_RESERVE, Ordering::Relaxed);
     }
@@ -300,8 +303,8 @@ impl<M: Mmu> Frame<M> {
         self.flags.or(POISONED, Ordering::Relaxed);
     }
 
-    /// Whether it can be mapped without waiting for anybody: nobody has it locked, it is whole and
-    /// sound.
+    /// Whether it can be mapped without waiting: it is not locked, is uptodate and not
+    /// hardware-poisoned.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         // ORDERING: Acquire; pairs with [frame-uptodate].
@@ -317,7 +320,7 @@ impl<M: Mmu> Frame<M> {
         self.flags.load(Ordering::Relaxed) & EXCLUSIVE != 0
     }
 
-    /// Whether somebody may have the frame pinned.
+    /// Whether the frame may be pinned.
     ///
     /// Linux: folio_maybe_dma_pinned.
     #[inline]
@@ -335,14 +338,15 @@ impl<M: Mmu> Frame<M> {
         self.level.peek()
     }
 
-    /// The ledger begins to look who has this table of huge pages.
+    /// Resets the ledger's mark on this hugetlb page table, before a walk over its sharers.
     pub(crate) fn forget_sharers_seen(&self) {
         if self.maps.peek() > 0 {
             self.index.poke(0);
         }
     }
 
-    /// It came to this table: whether it was there before, by another who shares it.
+    /// Marks the table as visited by the ledger; returns whether it was already, through another
+    /// sharer.
     pub(crate) fn was_seen_by_sharer(&self) -> bool {
         let shared = self.maps.peek() > 0;
         if shared {
@@ -356,9 +360,9 @@ impl<M: Mmu> Frame<M> {
         self.index.peek()
     }
 
-    /// Says whether the frame is mapped once. The caller owns it, or holds the lock of the table
-    /// that maps it: with `mmap_lock` for writing to say no, and as the only one who refers to the
-    /// frame to say yes.
+    /// Sets whether the frame is exclusive. The caller owns it, or holds the lock of the table that
+    /// maps it: to clear the flag also `mmap_lock` for writing, to set it the only reference to the
+    /// frame.
     #[inline]
     pub(crate) fn set_exclusive(&self, exclusive: Exclusive) {
         // In one step: others may lock the page meanwhile.
@@ -368,8 +372,8 @@ impl<M: Mmu> Frame<M> {
         };
     }
 
-    /// The owner makes the caches of instructions see, by `flush`, what was written to the frame,
-    /// unless they have; forgotten when the frame is used for something else.
+    /// Flushes the instruction caches for the frame, by `flush`, unless that was done since it was
+    /// allocated.
     ///
     /// Linux: PG_arch_1, as ia64 uses it.
     pub(crate) fn flush_once(&self, flush: impl FnOnce()) {
@@ -408,7 +412,7 @@ impl<M: Mmu> Frame<M> {
         self.generation.peek()
     }
 
-    /// The frame is being freed: whoever still buffers a translation to it is wrong from now on.
+    /// The frame is being freed: a translation cached from now on is stale.
     #[inline]
     pub(crate) fn next_generation(&self) {
         self.generation.poke(self.generation.peek().wrapping_add(1));

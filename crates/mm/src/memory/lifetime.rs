@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! Whether a lockless reader can still hold an unlinked VMA, attribute record, tree node or page
-//! table depends on the configured ladder.
+//! table depends on the configured lock modes.
 //!
 //! # Idea
 //! One interface for all of them: *retire*. Under `immediate` it frees the object at once; under
@@ -14,15 +14,15 @@
 //! waits at kernel exit for readers, [`WAITS`] times at most.
 //!
 //! # Why it is correct
-//! The table of illegal mixes refuses `immediate` where anybody reads without the lock. Readers and
-//! *retire* ask the same choice, which stays as long as the system. Each function below finds the
-//! object that its callback is embedded in.
+//! The table of illegal mixes refuses `immediate` with every lock mode that reads without
+//! `mmap_lock`. Readers and *retire* test the same choice, which is constant for the life of the
+//! system. Each callback below recovers the object that it is embedded in.
 //!
 //! # Cost
 //! At kernel exit: nothing under `immediate`; a look at this CPU's count of callbacks under `srcu`;
 //! that and a load of a shared, rarely written line under `rcu`.
 
-use crate::base::config::{Broken, Lifetime};
+use crate::base::config::{NegativeControl, Reclamation};
 use crate::base::event::Event;
 use crate::system::System;
 use core::ptr::NonNull;
@@ -31,8 +31,8 @@ use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::callback::Run;
 use minflt_sync::{Callback, RcuGuard, SrcuGuard};
 
-/// A read section of the configured lifetime's domain: VMAs, records, tree nodes and tables found
-/// within stay memory of their kind until it is dropped.
+/// A read section of the configured reclamation scheme's domain: VMAs, records, tree nodes and
+/// tables found within stay memory of their kind until it is dropped.
 #[must_use = "the section ends when the guard is dropped"]
 #[derive(Debug)]
 pub(crate) enum Grace<'a, M: Mmu> {
@@ -43,18 +43,18 @@ pub(crate) enum Grace<'a, M: Mmu> {
 }
 
 impl<M: Mmu> System<M> {
-    /// Opens a read section of the configured lifetime's domain.
+    /// Opens a read section of the configured reclamation scheme's domain.
     ///
     /// # Context
     /// Until it is dropped the caller does not sleep: not every domain allows it. With `immediate`
     /// it protects nothing, and the table of illegal mixes refuses whatever would rely on it.
     #[inline(always)]
     pub(crate) fn grace_read(&self) -> Grace<'_, M> {
-        match self.config.lifetime {
-            Lifetime::Rcu | Lifetime::TypeStable => Grace::Rcu {
+        match self.config.reclamation {
+            Reclamation::Rcu | Reclamation::TypeStable => Grace::Rcu {
                 _section: self.rcu.read(),
             },
-            Lifetime::Srcu | Lifetime::Immediate => Grace::Srcu {
+            Reclamation::Srcu | Reclamation::Immediate => Grace::Srcu {
                 _section: self.srcu.read(),
             },
         }
@@ -68,23 +68,23 @@ impl<M: Mmu> System<M> {
     /// queued very much.
     #[inline]
     pub fn run_deferred(&self) {
-        match self.config.lifetime {
-            Lifetime::Immediate => {}
-            Lifetime::Rcu | Lifetime::TypeStable if self.deferred_here() < enough::<M>() => {
+        match self.config.reclamation {
+            Reclamation::Immediate => {}
+            Reclamation::Rcu | Reclamation::TypeStable if self.deferred_here() < enough::<M>() => {
                 self.rcu.quiescent();
             }
-            Lifetime::Srcu if self.deferred_here() < enough::<M>() => {}
-            Lifetime::Srcu | Lifetime::Rcu | Lifetime::TypeStable => self.run_due(),
+            Reclamation::Srcu if self.deferred_here() < enough::<M>() => {}
+            Reclamation::Srcu | Reclamation::Rcu | Reclamation::TypeStable => self.run_due(),
         }
     }
 
     /// Callbacks that this CPU has queued and not run.
     #[inline(always)]
     fn deferred_here(&self) -> u64 {
-        match self.config.lifetime {
-            Lifetime::Immediate => 0,
-            Lifetime::Srcu => self.srcu.pending_here(),
-            Lifetime::Rcu | Lifetime::TypeStable => self.rcu.pending_here(),
+        match self.config.reclamation {
+            Reclamation::Immediate => 0,
+            Reclamation::Srcu => self.srcu.pending_here(),
+            Reclamation::Rcu | Reclamation::TypeStable => self.rcu.pending_here(),
         }
     }
 
@@ -92,12 +92,12 @@ impl<M: Mmu> System<M> {
     #[inline(never)]
     fn run_due(&self) {
         let arg = core::ptr::from_ref(self).cast();
-        let ran = match self.config.lifetime {
-            Lifetime::Immediate => 0,
+        let ran = match self.config.reclamation {
+            Reclamation::Immediate => 0,
             // SAFETY: 1: every function queued here expects the system.
-            Lifetime::Srcu => unsafe { self.srcu.poll(arg) },
+            Reclamation::Srcu => unsafe { self.srcu.poll(arg) },
             // SAFETY: 1: as above.
-            Lifetime::Rcu | Lifetime::TypeStable => unsafe { self.rcu.poll(&self.at, arg) },
+            Reclamation::Rcu | Reclamation::TypeStable => unsafe { self.rcu.poll(&self.at, arg) },
         };
         if ran > 0 {
             self.count_n(Event::CallbacksRun, ran);
@@ -133,7 +133,10 @@ impl<M: Mmu> System<M> {
     /// # Context
     /// The interrupt handler, interrupts off.
     pub(crate) fn answer_grace_period(&self) {
-        if matches!(self.config.lifetime, Lifetime::Rcu | Lifetime::TypeStable) {
+        if matches!(
+            self.config.reclamation,
+            Reclamation::Rcu | Reclamation::TypeStable
+        ) {
             self.rcu.answer();
         }
     }
@@ -156,7 +159,8 @@ impl<M: Mmu> System<M> {
     }
 
     /// Frees a page of a slab, none of whose objects is in use: at once, as those waited for
-    /// readers; one of VMAs, which under `type-stable` did not, by the configured lifetime.
+    /// readers; one of VMAs, which under `type-stable` did not, by the configured reclamation
+    /// scheme.
     ///
     /// Linux: `SLAB_TYPESAFE_BY_RCU`.
     ///
@@ -169,7 +173,7 @@ impl<M: Mmu> System<M> {
         page: NonNull<u8>,
         callback: NonNull<Callback>,
     ) {
-        if of_vmas && self.config.lifetime == Lifetime::TypeStable {
+        if of_vmas && self.config.reclamation == Reclamation::TypeStable {
             // SAFETY: 1, 2: 1 of this function. 3: 2 of this function.
             unsafe { self.retire(callback, free_slab_page::<M>) };
         } else {
@@ -187,24 +191,24 @@ impl<M: Mmu> System<M> {
     /// # Safety
     /// 1. The callback's object is unlinked. 2. It is retired once. 3. `run` fits it.
     pub(crate) unsafe fn retire(&self, callback: NonNull<Callback>, run: Run) {
-        let lifetime = match self.config.lifetime {
-            _ if self.lacks(Broken::NoGracePeriod) => Lifetime::Immediate,
+        let reclamation = match self.config.reclamation {
+            _ if self.lacks(NegativeControl::NoGracePeriod) => Reclamation::Immediate,
             configured => configured,
         };
-        match lifetime {
+        match reclamation {
             // SAFETY: 1 to 3 of this function; the argument is the system.
-            Lifetime::Immediate => unsafe { run(core::ptr::from_ref(self).cast(), callback) },
+            Reclamation::Immediate => unsafe { run(core::ptr::from_ref(self).cast(), callback) },
             // SAFETY: 1 to 3: the same of this function.
-            Lifetime::Srcu => unsafe { self.srcu.call(callback, run) },
+            Reclamation::Srcu => unsafe { self.srcu.call(callback, run) },
             // SAFETY: 1 to 3: the same of this function.
-            Lifetime::Rcu | Lifetime::TypeStable => unsafe { self.rcu.call(callback, run) },
+            Reclamation::Rcu | Reclamation::TypeStable => unsafe { self.rcu.call(callback, run) },
         }
     }
 }
 
 /// Callbacks that each CPU may queue however small memory is.
 const LEAST_DEFERRED: u64 = 64;
-/// How often who waits for readers asks again whether they have left.
+/// How often a throttled CPU polls for the end of a grace period.
 pub(crate) const WAITS: u32 = 256;
 
 /// Callbacks of a CPU that are worth a grace period: each call that changes mappings leaves a few.

@@ -16,8 +16,8 @@
 //! "None" and the bounds hold between two updates: an update in progress may be counted or not.
 //!
 //! # Protocol
-//! *per-thread*: Linux 2.6.34 to 6.1 (`SPLIT_RSS_COUNTING`); who changes the count for nobody in
-//! particular, as a zap does, adds to the whole. *per-cpu*: Linux since 6.2, a
+//! *per-thread*: Linux 2.6.34 to 6.1 (`SPLIT_RSS_COUNTING`); a change on behalf of no thread, such
+//! as a zap's, is added to the total. *per-cpu*: Linux since 6.2, a
 //! [`percpu_counter`](crate::memory::percpu_counter). Its parts are words of memory cut off at
 //! boot, one for each CPU and *slot*; an address space takes a slot when it is made and gives it
 //! back, zeroed, when it ends. One that finds none left counts as *atomic* does.
@@ -30,7 +30,7 @@
 //! # Cost
 //! A word for each CPU and slot; there are slots only where the configuration counts so.
 
-use crate::base::config::{Broken, Config, Rss};
+use crate::base::config::{Config, NegativeControl, Rss};
 use crate::base::policy::Policy;
 use crate::memory::percpu_counter;
 use crate::mm::Mm;
@@ -71,10 +71,10 @@ pub(crate) struct Share {
 pub(crate) enum Moment {
     /// While the slot is open: under the lock that the count is guarded by.
     Slot,
-    /// Right before the hold is let go: the number stands in the line of `mmap_lock`, and costs no
-    /// move of its own then.
+    /// Right before the lock is released: the counter is in the cache line of `mmap_lock`, so it
+    /// causes no extra cache-line transfer.
     Hold,
-    /// When all is let go.
+    /// After all locks are released.
     After,
 }
 
@@ -166,13 +166,13 @@ impl<M: Mmu> Slots<M> {
         Slot::NONE
     }
 
-    /// Gives a slot back that nobody counts in any more.
+    /// Returns an unused slot.
     pub(crate) fn give(&self, slot: Slot) {
         let Some(slot) = slot.0 else { return };
         for part in self.parts(slot) {
             part.store(0, Ordering::Relaxed);
         }
-        // ORDERING: Release; pairs with [rss-slot]: whoever takes the slot finds zeros in it.
+        // ORDERING: Release; pairs with [rss-slot]: the next owner of the slot finds zeros in it.
         self.taken[slot as usize / 64].and(!(1 << (slot % 64)), Ordering::Release);
     }
 
@@ -201,7 +201,7 @@ impl Slot {
 /// By how much the fix that is switched off makes batches too large.
 #[inline(always)]
 fn late<M: Mmu>(config: &Config) -> u64 {
-    if config.lacks::<M>(Broken::LateRss) {
+    if config.lacks::<M>(NegativeControl::LateRss) {
         2
     } else {
         1
@@ -269,8 +269,8 @@ impl<M: Mmu> System<M> {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// Counts `change` pages, on behalf of the thread whose share it is, if it is a thread's. Where
-    /// the choice is *under the lock*, the caller holds it.
+    /// Counts `change` pages, on behalf of the thread that owns the share, if any. Where the choice
+    /// is *under-lock*, the caller holds the lock.
     #[inline(always)]
     pub(crate) fn count_resident(&self, share: Option<&Share>, change: i64) {
         let sys = self.system();
@@ -278,7 +278,8 @@ impl<M: Mmu> Mm<M> {
         match (sys.config.rss, share, self.rss_slot.0) {
             (Rss::UnderLock, ..) => whole.add_plainly(change),
             (Rss::Sloppy, ..) => {
-                // One move of the line for load, store and whatever comes next to it.
+                // One cache-line transfer serves the load, the store and later accesses to the
+                // line.
                 M::prefetch_write(core::ptr::from_ref(whole).cast());
                 whole.add_plainly(change);
             }
@@ -300,7 +301,7 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// Counts `change` pages on behalf of no thread, by who holds no lock of the tables.
+    /// Counts `change` pages on behalf of no thread. The caller holds no page-table lock.
     pub(crate) fn count_unlocked(&self, change: i64) {
         let guarded = self.system().config.rss.moment() == Moment::Slot;
         let _held = guarded.then(|| self.page_table_lock.lock());
@@ -318,7 +319,7 @@ impl<M: Mmu> Mm<M> {
     pub fn resident_pages(&self) -> i64 {
         let sys = self.system();
         let pages = self.rss.pages.load(Ordering::Relaxed) as i64;
-        if pages >= 0 || sys.lacks(Broken::RawRss) {
+        if pages >= 0 || sys.lacks(NegativeControl::RawRss) {
             return pages;
         }
         if sys.config.rss == Rss::Sloppy {
@@ -375,8 +376,8 @@ impl<M: Mmu> Mm<M> {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// Does something that may fault pages in on behalf of no thread: nobody's memory policy is
-    /// asked, and what is counted goes to the whole at once.
+    /// Runs `body`, which may fault pages in on behalf of no thread: without a thread's memory
+    /// policy, and with pages counted in the total at once.
     pub(crate) fn for_no_thread<T>(&self, body: impl FnOnce(&Share) -> T) -> T {
         let share = Share::default();
         let result = body(&share);

@@ -1,35 +1,38 @@
 //! Interval tree of the VMAs that map pages of one object.
 //!
 //! # Problem
-//! Whoever takes a page away from everybody has to find all addresses that map it; each mapping
-//! has another part of what the page belongs to, at another place, and there may be thousands.
+//! Unmapping a page everywhere must find all addresses that map it; each VMA maps another part of
+//! the page's object, at another address, and there may be thousands.
 //!
 //! # Idea
-//! Each mapping has a span in the tree of each object that its pages may belong to: which pages,
-//! and where. The tree is a treap by first page and number of the VMA, each node with the largest
-//! last page below it. A span's place in the heap is a hash of the number, so that the tree is as
-//! likely high as a random one, and the same in each run.
+//! Each VMA has an interval node (*span*) in the tree of each object that its pages may belong to:
+//! which pages, and where. The tree is a treap ordered by first page and VMA number; each node has
+//! the largest last page below it. A node's heap priority is a hash of the number, so that the tree
+//! is as balanced as a random one, and the same in each run.
 //!
 //! # Protocol
-//! The object's lock (a file's `i_mmap`, the lock of an anon_vma's root) for writing to change the
-//! tree, for reading to walk it. A span follows its VMA's record, late or early: a page that is
-//! mapped is covered by a span at every moment.
-//! - A new VMA's span is there before the VMA is, if it has pages of another from the beginning
-//!   (a split, a copy, a child). Otherwise it is there before the VMA's section ends: what it
-//!   replaces has pages of its own there until then.
-//! - One that grows says so before a fault finds pages there, and before what it grows over goes.
-//! - One that shrinks says so when its section ends, or, where it lost pages that go, when these
-//!   are gone: until then other mappings of the same pages are where it was, or nothing is.
-//! - One that goes is taken out after its pages, but before tables are freed.
+//! The tree is changed under the object's lock (a file's `i_mmap`, the lock of an anon_vma's root)
+//! for writing, and walked under that lock for reading. A node follows its VMA's attributes early
+//! or late: a mapped page is covered by a node at every moment.
+//! - A new VMA's node is inserted before the VMA, if the VMA has pages from the beginning (a split,
+//!   a copy, a child). Otherwise it is inserted before the VMA's write section ends: until then the
+//!   VMA that it replaces has pages there.
+//! - A VMA that grows extends its node before a fault can map pages there, and before the VMA that
+//!   it grows over is removed.
+//! - A VMA that shrinks shortens its node when its write section ends, or, where its pages are
+//!   unmapped, after that: until then its former range belongs to other VMAs of the same pages, or
+//!   is unmapped.
+//! - A removed VMA's node is removed after its pages are unmapped, but before page tables are
+//!   freed.
 //!
 //! # Why it is correct
-//! Who walks finds each mapping of a page, by one span or by two. He may walk the tables below it:
-//! those of a mapping with a span are not freed, since whoever frees tables has taken the spans out
-//! first, which waits for him.
+//! A walk finds each mapping of a page, by one node or by two. It may walk the page tables below:
+//! those of a VMA with a node are not freed, since the thread that frees tables removes the nodes
+//! first, which waits for the walk.
 //!
-//! A child has a larger number than its parent, and the same first page when it is forked. So who
-//! takes pages away comes to the parent first: what a fork copies after that is not there any more,
-//! and what it copied before is found when he comes to the child (P13). (Linux:
+//! A child has a larger number than its parent, and the same first page when it is forked. So a
+//! walk that unmaps pages visits the parent first: what fork copies after that is no longer mapped,
+//! and what it copied before is found when the walk reaches the child (P13). (Linux:
 //! vma_interval_tree_insert_after in dup_mmap.)
 //!
 //! # Cost
@@ -38,7 +41,7 @@
 //! Linux: mm/interval_tree.c, mm/vma.c vma_prepare.
 
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::entry::walk::Tables;
 use crate::mm::Mm;
 use core::fmt;
@@ -52,7 +55,7 @@ use minflt_sync::{Atomic, Ordering};
 /// The pages of an object that a mapping has, and where.
 ///
 /// # Invariants
-/// It lives as long as it stands in a tree, and no longer than its address space.
+/// It lives as long as it is in a tree, and no longer than its address space.
 #[repr(C)]
 pub(crate) struct Span<M: Mmu> {
     /// Immutable.
@@ -76,7 +79,7 @@ pub(crate) struct Span<M: Mmu> {
     like: Atomic<u64, M>,
 }
 
-/// It stands in the tree.
+/// The node is in the tree.
 const INSIDE: u64 = 1;
 /// Its pages stay resident.
 const LOCKED: u64 = 2;
@@ -117,7 +120,7 @@ fn span<'a, M: Mmu>(address: u64) -> Option<&'a Span<M>> {
             "reverse-map walk reached a freed interval node"
         ));
     }
-    // SAFETY: a span lives as long as it stands in a tree.
+    // SAFETY: a span lives as long as it is in a tree.
     unsafe { (address as *const Span<M>).as_ref() }
 }
 
@@ -143,7 +146,7 @@ const fn flags_of(view: &VmaView) -> u64 {
 impl<M: Mmu> Span<M> {
     /// One of VMA number `id`, in no tree and of no pages yet.
     pub(crate) fn new(mm: &Mm<M>, id: u64) -> Self {
-        let id = match mm.system().lacks(Broken::ChildFirst) {
+        let id = match mm.system().lacks(NegativeControl::ChildFirst) {
             true => !id,
             false => id,
         };
@@ -166,13 +169,12 @@ impl<M: Mmu> Span<M> {
         self.like.load(Ordering::Relaxed)
     }
 
-    /// It shares with nobody any more. Under the object's lock for writing.
+    /// The mapping's page tables may no longer be shared. Under the object's lock for writing.
     pub(crate) fn shares_no_more(&self) {
         self.like.store(0, Ordering::Relaxed);
     }
 
-    /// The first and the last of its pages, if it stands in the tree. Its mapping is the caller's
-    /// to change.
+    /// Its first and last page, if it is in the tree. The caller may change the VMA.
     pub(crate) fn pages(&self) -> Option<(u64, u64)> {
         let inside = self.flags.load(Ordering::Relaxed) & INSIDE != 0;
         inside.then(|| {
@@ -195,8 +197,7 @@ impl<M: Mmu> Span<M> {
         (mixed(self.id), self.id)
     }
 
-    /// Whether it stands in the tree and says what `view` does. Its mapping is the caller's to
-    /// change.
+    /// Whether it is in the tree and equals `view`. The caller may change the VMA.
     pub(crate) fn says(&self, view: &VmaView) -> bool {
         let (first, last) = pages_of::<M::Paging>(view);
         self.flags.load(Ordering::Relaxed) == flags_of(view)
@@ -206,7 +207,7 @@ impl<M: Mmu> Span<M> {
             && (!view.is_huge() || self.like() == view.sharing_kind())
     }
 
-    /// Whether it stands in the tree, and all that it says is in `view`.
+    /// Whether it is in the tree, and its pages lie within `view`.
     pub(crate) fn is_within(&self, view: &VmaView) -> bool {
         let (first, last) = pages_of::<M::Paging>(view);
         first <= self.first.load(Ordering::Relaxed)
@@ -276,8 +277,8 @@ impl<M: Mmu> Spans<M> {
         self.root.store(root, Ordering::Relaxed);
     }
 
-    /// Calls `visit` with every mapping of any of the pages `first` to `last`, and which part of
-    /// it that is, until it is told to stop. Under the object's lock.
+    /// Calls `visit` with every mapping of any of the pages `first` to `last`, and the part of it
+    /// that maps them, until `visit` returns stop. Under the object's lock.
     pub(crate) fn each(
         &self,
         first: u64,
@@ -341,7 +342,7 @@ fn insert<M: Mmu>(root: u64, new: &Span<M>) -> u64 {
     root
 }
 
-/// Parts a tree in what comes before `key` and what does not.
+/// Splits a tree into the nodes before `key` and the others.
 fn split<M: Mmu>(root: u64, key: (u64, u64)) -> (u64, u64) {
     let Some(top) = span::<M>(root) else {
         return (0, 0);
@@ -380,7 +381,7 @@ fn remove<M: Mmu>(root: u64, old: &Span<M>) -> u64 {
     root
 }
 
-/// One tree of two, of which all of the first comes before all of the second.
+/// Joins two trees; all nodes of the first come before all of the second.
 fn join<M: Mmu>(first: u64, second: u64) -> u64 {
     let (Some(before), Some(after)) = (span::<M>(first), span::<M>(second)) else {
         return first | second;

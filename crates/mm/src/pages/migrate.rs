@@ -1,43 +1,44 @@
 //! Migration of a mapped page to another frame.
 //!
 //! # Problem
-//! A page lies on the wrong node. Its contents have to be somewhere else, every entry has to name
-//! the new place, and no store may be lost, whoever loads and stores meanwhile.
+//! A page lies on the wrong node. Its contents must move, every PTE must name the new frame, and no
+//! store may be lost, while other threads load and store.
 //!
 //! # Idea
-//! Take the page away from everybody, copy it, give the copy back to all who had the page. Who
-//! wants it meanwhile sleeps until the old page's lock is let go.
+//! Unmap the page everywhere with migration entries, copy it, and replace the migration entries by
+//! PTEs of the copy. A thread that faults on the page meanwhile sleeps until the old page is
+//! unlocked.
 //!
 //! # Protocol
 //! ```text
-//! the page held and locked; what is being written of it, written
+//! the page referenced and locked; its writeback completed
 //! a frame on the other node, locked
-//! the owner of its entries held             (an unmapped page names it no more)
-//! every entry: says that the page is being moved; CPUs told
-//! anybody else refers to it?                -> entries back, as they were
-//! a page of a file: nobody can find it any more
-//! the contents, and what the descriptor says, copied
-//! a page of a file: its file names the new one
-//! every entry: the new frame
-//! both unlocked; who slept tries again
+//! the owner of its PTEs held                (an unmapped page no longer names it)
+//! every PTE: becomes a migration entry; TLB flush
+//! any other reference to it?                -> migration entries are reverted
+//! a file page: lookups can no longer find it
+//! contents and descriptor copied
+//! a file page: the file names the new frame
+//! every migration entry: becomes a PTE of the new frame
+//! both unlocked; threads that slept retry
 //! ```
 //!
 //! # Why it is correct
-//! Between the last CPU's being told and the entries' coming back nobody can reach the page: those
-//! who have a reference are counted, and one more than the mover's (and the file's) ends it. An
-//! entry cannot come to name the page meanwhile: faults leave entries of this kind alone, and a
-//! fork copies what they say, not the page. A page of a file could be found in its file; its count
-//! is taken from what is expected to zero in one step, and whoever comes waits for it to be
-//! another's ([`crate::pages::file`]). See [`crate::pages::rmap::away`] for the entries.
+//! Between the end of the TLB flush and the restoration of the PTEs no thread can access the page:
+//! reference holders are counted, and one more than the migrating thread's and the file's ends the
+//! migration. No PTE comes to name the page meanwhile: faults wait at migration entries, and fork
+//! copies the entry, not the page. A lookup could find a file page in its file; so its count is
+//! taken from the expected value to zero in one step, and later lookups wait until the slot names
+//! the new frame ([`crate::pages::file`]). See [`crate::pages::rmap::away`] for the entries.
 //!
 //! # Cost
-//! For each entry two exchanges and an invalidation, and the reverse map's lock twice; a copy.
+//! For each PTE two exchanges and a TLB flush; the reverse map's lock twice; a copy.
 //!
-//! Huge pages are moved by other locks ([`crate::pages::hugetlb`]).
+//! Huge pages migrate under other locks ([`crate::pages::hugetlb`]).
 //!
 //! Linux: mm/migrate.c migrate_folio_unmap, migrate_folio_move, `__folio_migrate_mapping`.
 
-use crate::base::config::{AnonRmap, Broken};
+use crate::base::config::{AnonRmap, NegativeControl};
 use crate::base::error::MovePageError;
 use crate::base::event::Event;
 use crate::memory::frame::{Exclusive, Use};
@@ -55,12 +56,12 @@ use minflt_pgtable::{BeforeInstall, Mmu, Paging, Pte};
 use minflt_sync::Ordering;
 
 impl<M: Mmu> System<M> {
-    /// Moves a page of user memory to `node`. Where the page is exclusive and the caller's hold
-    /// keeps the entry for it, `known` is that entry's place ([`Owner::known`]).
+    /// Migrates a page of user memory to `node`. Where the page is exclusive and the caller's lock
+    /// keeps its PTE, `known` is the address of that PTE ([`Owner::known`]).
     ///
     /// # Context
-    /// Sleeps for the lock of the reverse map; waits for CPUs to forget translations. The caller
-    /// has no other page locked.
+    /// Sleeps for the lock of the reverse map; waits for TLB flushes. The caller has no other page
+    /// locked.
     ///
     /// # Errors
     /// See [`NotMoved`].
@@ -74,7 +75,7 @@ impl<M: Mmu> System<M> {
         self.migrate_from(&page, node, owner, To::Migration)
     }
 
-    /// The same, for who holds nothing but the page: neither `mmap_lock` nor a VMA's lock.
+    /// The same, for a caller that holds the page only: neither `mmap_lock` nor a VMA lock.
     ///
     /// # Context, Errors
     /// As [`Self::migrate`].
@@ -111,7 +112,7 @@ impl<M: Mmu> System<M> {
         page.await_writeback();
         let frame = page.frame();
         // Not worth taking it away.
-        let uncounted = self.lacks(Broken::MoveUncounted);
+        let uncounted = self.lacks(NegativeControl::MoveUncounted);
         if frame.may_be_pinned() && !uncounted || frame.is_poisoned() {
             return Err(NotMoved::Busy);
         }
@@ -128,7 +129,7 @@ impl<M: Mmu> System<M> {
         moved
     }
 
-    /// A frame on `node`, locked, that nobody can find.
+    /// A frame on `node`, locked, that no lookup can find.
     fn frame_for(&self, used_as: Use, node: u32) -> Result<Locked<'_, M>, NotMoved> {
         let pfn = self.frames.alloc_at(used_as, node);
         let pfn = pfn.ok_or(NotMoved::NoMemory)?;
@@ -138,7 +139,7 @@ impl<M: Mmu> System<M> {
         Page::held(self, pfn).try_lock().map_err(|_| NotMoved::Busy)
     }
 
-    /// Makes `new` what `page` is, if nobody but the caller, and its file, refers to that.
+    /// Replaces `page` by `new`, if only the caller and the page's file have references to it.
     fn move_to(
         &self,
         page: &Locked<'_, M>,
@@ -151,10 +152,10 @@ impl<M: Mmu> System<M> {
             Owner::Anon(_) | Owner::Known(_) => None,
         };
         let mut alone = 1 + u32::from(of_file.is_some());
-        if self.lacks(Broken::MoveCountsItself) {
+        if self.lacks(NegativeControl::MoveCountsItself) {
             alone -= 1;
         }
-        if self.lacks(Broken::MoveUncounted) {
+        if self.lacks(NegativeControl::MoveUncounted) {
             alone = frame.refs.load(Ordering::Relaxed);
         }
         // ORDERING: Acquire; pairs with [frame-put].
@@ -182,7 +183,7 @@ impl<M: Mmu> System<M> {
         if let Some(cache) = of_file {
             self.move_in_file(cache, index, new);
             if frame.is_dirty() {
-                if !self.lacks(Broken::MoveForgetsDirty) {
+                if !self.lacks(NegativeControl::MoveForgetsDirty) {
                     fresh.set_dirty();
                 }
                 frame.clean();
@@ -207,8 +208,7 @@ impl<M: Mmu> System<M> {
 }
 
 impl<M: Mmu> System<M> {
-    /// The page that an entry of the caller's names, locked, if nobody else has it locked. The
-    /// caller holds the lock of the entry's table.
+    /// Trylocks the page that a PTE names. The caller holds the page-table lock of that PTE.
     pub(crate) fn try_lock_mapped(&self, pfn: Pfn) -> Option<Locked<'_, M>> {
         if !self.frames.hold(pfn, 1) {
             return None;
@@ -218,11 +218,11 @@ impl<M: Mmu> System<M> {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// Moves the page at `addr` to the memory of `node`, for everybody who maps it.
+    /// Migrates the page at `addr` to the memory of `node`, in all mappings.
     ///
     /// # Context
     /// Holds nothing. Sleeps for `mmap_lock`, which it takes for reading, and for the page; waits
-    /// for CPUs to forget translations.
+    /// for TLB flushes.
     ///
     /// # Errors
     /// See [`MovePageError`].
@@ -286,7 +286,7 @@ impl<'h, M: Mmu> Held<'h, M> {
             return Err(MovePageError::Fault);
         }
         if view.is_huge() {
-            // It has no such entries, and its tables may be others', too, who free them.
+            // Huge pages have no such entries, and other sharers may free their page tables.
             return Err(MovePageError::NotThere);
         }
         let leaf = self.tables().leaf(addr);

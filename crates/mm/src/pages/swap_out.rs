@@ -18,7 +18,7 @@
 //!
 //! Linux: mm/vmscan.c shrink_folio_list, pageout, __remove_mapping; mm/rmap.c try_to_unmap_one.
 
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::entry::zap::{Only, Zap};
 use crate::memory::frame::Exclusive;
@@ -47,14 +47,14 @@ impl<M: Mmu> System<M> {
     /// name its slot afterwards.
     ///
     /// # Context
-    /// Sleeps for the reverse map's lock, waits for CPUs to forget translations, and for the
-    /// device. Holds what stands before the page's lock.
+    /// Sleeps for the reverse map's lock, waits for TLB flushes, and for the device. Holds what
+    /// stands before the page's lock.
     ///
     /// # Errors
     /// The page stays as it was, but that its next users fault.
     pub(crate) fn swap_out(&self, page: Locked<'_, M>, owner: &Owner<'_, M>) -> Result<(), Stays> {
         let maps = page.frame().maps.load(Ordering::Relaxed);
-        let uncounted = self.lacks(Broken::FoundBeforeCounted);
+        let uncounted = self.lacks(NegativeControl::FoundBeforeCounted);
         if page.frame().refs.load(Ordering::Relaxed) != maps + 1 && !uncounted {
             return Err(Stays::Busy);
         }
@@ -73,7 +73,7 @@ impl<M: Mmu> System<M> {
 
     /// Makes every entry of the page name the slot, and writes it.
     fn leave(&self, page: &Locked<'_, M>, owner: &Owner<'_, M>, slot: u64) -> Result<(), Stays> {
-        let early = self.lacks(Broken::SwapForgetsDirty);
+        let early = self.lacks(NegativeControl::SwapForgetsDirty);
         let write = || {
             let written = self.swap.device.write(&self.at, slot, page.pfn());
             written.map_err(|_| Stays::Failed)

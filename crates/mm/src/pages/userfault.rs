@@ -1,23 +1,23 @@
 //! Wait queues of userfaultfd: faulting threads, and handlers that wait for a fault.
 //!
 //! # Problem
-//! A thread that faulted sleeps until a handler wakes its address; a handler sleeps until there is
-//! such a thread. Either may end first.
+//! A faulting thread sleeps until a handler wakes its address; a handler sleeps until there is such
+//! a thread. Either may be torn down first.
 //!
 //! # Idea
-//! One list for an address space, of places from a slab. Whoever sleeps puts a place in and takes
-//! it out again, by itself; whoever wakes only marks it.
+//! One list per address space, of queue entries from a slab. A thread that sleeps inserts its entry
+//! and removes it itself; a thread that wakes it only marks the entry.
 //!
 //! # Protocol
-//! All of it under one spinning lock. Sleep: place in; lock let go; park until the place is marked.
-//! Wake: mark; unpark.
+//! All of it under one spinlock. Sleep: insert the entry; release the lock; park until the entry is
+//! marked. Wake: mark; unpark.
 //!
 //! # Why it is correct
-//! Wake tokens are sticky, so a mark between the look and the sleep is not lost. A place is freed
-//! by its owner under the lock, after which nobody finds it.
+//! Wake tokens are sticky, so a mark between the check and the sleep is not lost. An entry is freed
+//! by its owner under the lock, after which no other thread finds it.
 //!
 //! # Cost
-//! A list's walk; lists are as long as threads wait.
+//! A walk of the list, which is as long as the number of waiting threads.
 
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
@@ -59,13 +59,13 @@ pub struct Message {
     pub reason: Reason,
 }
 
-/// What a fault comes to that is a handler's.
+/// How a userfaultfd's faults are reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UffdFaults {
     /// The thread waits, and the handler reads of it.
     Wait,
-    /// The thread gets a signal, as behind the end of a file; whoever touches the page for a call
-    /// finds it not to be had. Nobody waits. Linux: `UFFD_FEATURE_SIGBUS`.
+    /// The thread gets SIGBUS, as behind the end of a file; a system call that accesses the page
+    /// fails. No thread waits. Linux: `UFFD_FEATURE_SIGBUS`.
     Signal,
 }
 
@@ -136,7 +136,7 @@ struct Queue {
     last_number: u16,
 }
 
-/// The userfaultfds of an address space, and who waits.
+/// The userfaultfds of an address space, and their waiters.
 pub(crate) struct Userfaults<M: Mmu> {
     /// How many userfaultfds there are.
     contexts: Atomic<u64, M>,
@@ -161,7 +161,7 @@ impl Queue {
         self.faults_of(number).is_some()
     }
 
-    /// What faults come to, of the userfaultfd of this number if there is one.
+    /// How faults are reported by the userfaultfd of this number, if there is one.
     fn faults_of(&self, number: u16) -> Option<UffdFaults> {
         let mut at = self.contexts;
         while let Some(context) = at {
@@ -175,7 +175,7 @@ impl Queue {
         None
     }
 
-    /// A number that no userfaultfd has; 0 is nobody's.
+    /// An unused userfaultfd number; 0 is never used.
     fn unused_number(&self) -> Option<u16> {
         let others = (1..=u16::MAX).map(|step| self.last_number.wrapping_add(step));
         others
@@ -183,7 +183,7 @@ impl Queue {
             .find(|number| *number != 0 && !self.knows(*number))
     }
 
-    /// Calls `visit` with each place, the newest first, until it is told to stop.
+    /// Calls `visit` with each entry, the newest first, until it returns stop.
     fn visit(&mut self, mut visit: impl FnMut(&mut Waiter) -> Go) {
         let mut at = self.waiters;
         while let Some(mut waiter) = at {
@@ -266,7 +266,7 @@ impl<M: Mmu> Mm<M> {
         number.ok_or(NoMemory)
     }
 
-    /// Ends a userfaultfd: whoever waits for it goes on.
+    /// Closes a userfaultfd and wakes its waiters.
     pub(crate) fn end_context(&self, number: u16) {
         let mut queue = self.uffd.queue.lock();
         let mut ended = None;
@@ -305,7 +305,8 @@ impl<M: Mmu> Mm<M> {
         self.uffd.contexts.peek()
     }
 
-    /// What was mapped in `range` is not any more: wakes whoever waits there, if anybody can.
+    /// `range` was unmapped: wakes the threads that wait there, if the address space has any
+    /// userfaultfd.
     #[inline]
     pub(crate) fn wake_unmapped(&self, range: VirtRange) {
         if self.uffd.contexts.load(Ordering::Relaxed) != 0 {
@@ -313,7 +314,7 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// Queues the calling thread for a handler, and tells one, if it is to wait.
+    /// Queues the calling thread for a handler, and wakes a handler, if the thread must wait.
     pub(crate) fn queue_userfault(
         &self,
         number: u16,
@@ -427,7 +428,7 @@ impl<M: Mmu> Mm<M> {
     /// A handler sleeps until there may be a fault to read.
     pub(crate) fn await_userfault(&self, number: u16) -> Result<(), NoMemory> {
         self.enqueue(number, What::Handler)?;
-        // One may have come before the place was there.
+        // A fault may have been queued before this entry was inserted.
         let mut queue = self.uffd.queue.lock();
         let mut waits = Go::On;
         queue.visit(|waiter| {
@@ -445,7 +446,7 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
-    /// Wakes whoever waits in `range`.
+    /// Wakes the threads that wait in `range`.
     pub(crate) fn wake_userfaults(&self, range: VirtRange) {
         let mut queue = self.uffd.queue.lock();
         queue.visit(|waiter| {
@@ -471,7 +472,7 @@ fn wake_handler<M: Mmu>(queue: &mut Queue, number: u16) {
     });
 }
 
-/// The owner of the place goes on.
+/// Marks an entry and wakes its thread.
 fn mark<M: Mmu>(waiter: &mut Waiter) {
     if waiter.state != State::Woken {
         waiter.state = State::Woken;

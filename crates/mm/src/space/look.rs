@@ -10,20 +10,20 @@
 //! the address space and nothing more.
 //!
 //! # Protocol
-//! [`Mm::held`] makes it of a guard, [`Writers`](crate::change::writers::Writers) of its own.
-//! Functions that look at mappings take a [`Held`]. A writer that frees a VMA hands it around as a
-//! [`VmaPtr`](super::vma_ptr::VmaPtr), which promises less.
+//! [`Mm::held`] makes it from a guard, [`Writers`](crate::change::writers::Writers) from its own.
+//! Functions that look VMAs up take a [`Held`]. A writer that frees a VMA passes it as a
+//! [`VmaPtr`](super::vma_ptr::VmaPtr), which guarantees less.
 //!
 //! # Why it is correct
-//! Only writers take VMAs and nodes out of the tree, and all free them by the lifetime after that.
-//! So a holder of `mmap_lock`, in either mode, finds nothing that another thread frees before it
-//! releases the lock. What it frees itself, as a writer, it has unlinked itself.
+//! Only writers take VMAs and nodes out of the tree, and all free them by the reclamation scheme
+//! after that. So a holder of `mmap_lock`, in either mode, finds nothing that another thread frees
+//! before it releases the lock. What it frees itself, as a writer, it has unlinked itself.
 //!
 //! # Cost
 //! None; machines that check compare the guard's lock with the address space's.
 
 use crate::base::attrs::VmaView;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::entry::walk::Tables;
 use crate::mm::Mm;
 use crate::space::tree::{Beside, End, Found, Mapping};
@@ -38,7 +38,7 @@ use minflt_sync::{DowngradedGuard, ReadGuard, RwSem, WriteGuard};
 /// An address space whose `mmap_lock` the caller holds, for reading or for writing.
 ///
 /// # Invariants
-/// 1. As long as `'h` no other thread takes a VMA or a node out of the tree.
+/// 1. As long as `'h` no other thread removes a VMA or a node from the tree.
 pub(crate) struct Held<'h, M: Mmu> {
     mm: &'h Mm<M>,
 }
@@ -173,7 +173,7 @@ impl<'h, M: Mmu> Held<'h, M> {
     /// The same where there is no guard.
     ///
     /// # Safety
-    /// 1. As long as `'h` no other thread changes the tree: nobody else has the address space, or
+    /// 1. As long as `'h` no other thread changes the tree: the address space has no other user, or
     ///    nothing else runs.
     #[inline(always)]
     pub(crate) const unsafe fn without_guard(mm: &'h Mm<M>) -> Self {
@@ -191,9 +191,9 @@ impl<'h, M: Mmu> Held<'h, M> {
     /// `i_mmap` of their file as well ([`Self::each_unshared`] says why).
     #[inline(always)]
     pub(crate) const fn tables(self) -> Tables<'h, M> {
-        // SAFETY: 1: tables are freed below what a writer has taken out of the tree, which nobody
-        // but the caller does as long as `'h`; after a downgrade others free none where the caller
-        // finds something mapped, and nobody looks where nothing is.
+        // SAFETY: 1: tables are freed below VMAs that a writer has removed from the tree, which
+        // only the caller does as long as `'h`; after a downgrade others free none below a VMA that
+        // the caller finds, and there are no walks below none.
         unsafe { Tables::kept(self.mm) }
     }
 
@@ -212,14 +212,14 @@ impl<'h, M: Mmu> Held<'h, M> {
     /// The last VMA that starts at or before `addr`.
     #[inline]
     pub(crate) fn at_or_before(self, addr: VirtAddr) -> Option<&'h Vma<M>> {
-        // SAFETY: 1: nobody takes VMAs or nodes out as long as `'h`, so nobody frees what is found.
+        // SAFETY: 1: no thread removes VMAs or nodes as long as `'h`, so the result is not freed.
         unsafe { self.mm.tree.at_or_before(addr) }
     }
 
     /// The first VMA that starts at or after `addr`.
     #[inline]
     pub(crate) fn at_or_after(self, addr: VirtAddr) -> Option<&'h Vma<M>> {
-        // SAFETY: 1: nobody takes VMAs or nodes out as long as `'h`, so nobody frees what is found.
+        // SAFETY: 1: no thread removes VMAs or nodes as long as `'h`, so the result is not freed.
         unsafe { self.mm.tree.at_or_after(addr) }
     }
 
@@ -234,14 +234,14 @@ impl<'h, M: Mmu> Held<'h, M> {
     /// The VMA that starts at `start`, and where in the tree it is.
     #[inline]
     pub(crate) fn found(self, start: VirtAddr) -> Option<Found<'h, M>> {
-        // SAFETY: 1: nobody else takes VMAs or nodes out as long as `'h`; if the caller does, it
-        // hands what is found to that.
+        // SAFETY: 1: no other thread removes VMAs or nodes as long as `'h`; if the caller does, it
+        // passes the result to that removal.
         unsafe { self.mm.tree.found(start) }
     }
 
     /// The VMAs that touch `range`.
     pub(crate) fn beside(self, range: VirtRange) -> Beside<'h, M> {
-        // SAFETY: 1: nobody else takes VMAs or nodes out as long as `'h`.
+        // SAFETY: 1: no other thread removes VMAs or nodes as long as `'h`.
         unsafe { self.mm.tree.beside(range) }
     }
 
@@ -269,11 +269,11 @@ impl<'h, M: Mmu> Held<'h, M> {
     }
 
     /// Calls `visit` with the parts of `range` whose tables stay while the caller holds
-    /// `mmap_lock`, in order: all that is mapped but huge pages. Tables of those may be shared, and
-    /// then others leave and free them under `i_mmap`, regardless of `mmap_lock` (P59); a walk
+    /// `mmap_lock`, in order: all mappings except hugetlb. Hugetlb tables may be shared, and then
+    /// other sharers unshare and free them under `i_mmap`, regardless of `mmap_lock` (P59); a walk
     /// through them holds `i_mmap`, as [`Held::see_huge`] does.
     ///
-    /// Linux: hugetlb_walk, which asks for the mapping's lock or `i_mmap` (v6.3).
+    /// Linux: hugetlb_walk, which requires the mapping's lock or `i_mmap` (v6.3).
     pub(crate) fn each_unshared(self, range: VirtRange, mut visit: impl FnMut(VirtRange)) {
         let mut at = range.start();
         while at < range.end()
@@ -281,7 +281,7 @@ impl<'h, M: Mmu> Held<'h, M> {
         {
             let view = vma.view();
             let part = view.range.intersect(range);
-            let stays = !view.is_huge() || self.system().lacks(Broken::AgesShared);
+            let stays = !view.is_huge() || self.system().lacks(NegativeControl::AgesShared);
             if stays && !part.is_empty() {
                 visit(part);
             }

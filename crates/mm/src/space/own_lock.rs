@@ -1,9 +1,9 @@
-//! The VMA lock supplied by an embedder ([`LockMode`](crate::base::lock_mode::LockMode)).
+//! The VMA lock supplied by an embedder ([`VmaLockOps`](crate::base::vma_lock_ops::VmaLockOps)).
 //!
 //! Its words are those that the other forms have: of the count, of the VMA's number and of the
 //! address space's.
 
-use crate::base::lock_mode::{LockMode, Word, Words};
+use crate::base::vma_lock_ops::{VmaLockOps, Word, Words};
 use crate::mm::Mm;
 use crate::space::vma::Vma;
 use core::panic::Location;
@@ -72,7 +72,7 @@ pub(super) fn reopen<M: Mmu>(mm: &Mm<M>) {
     }
 }
 
-fn mode<M: Mmu>(mm: &Mm<M>) -> Option<&'static dyn LockMode> {
+fn mode<M: Mmu>(mm: &Mm<M>) -> Option<&'static dyn VmaLockOps> {
     mm.system().config.own_lock.map(|own| own.0)
 }
 

@@ -1,6 +1,6 @@
 //! Frees unlinked VMAs, attribute records and tree nodes.
 
-use crate::base::config::Lifetime;
+use crate::base::config::Reclamation;
 use crate::memory::lifetime::{embedded, owner};
 use crate::space::vma::{Attrs, Vma};
 use crate::system::System;
@@ -10,7 +10,7 @@ use minflt_pgtable::Mmu;
 use minflt_sync::Callback;
 
 impl<M: Mmu> System<M> {
-    /// Frees an unlinked record by the configured lifetime.
+    /// Frees an unlinked record by the configured reclamation scheme.
     ///
     /// # Safety
     /// 1. The record is unlinked, and retired once.
@@ -21,12 +21,12 @@ impl<M: Mmu> System<M> {
         unsafe { self.retire(callback, free_attrs::<M>) };
     }
 
-    /// Frees an unlinked VMA with its record by the configured lifetime.
+    /// Frees an unlinked VMA with its record by the configured reclamation scheme.
     ///
     /// # Safety
     /// 1. The VMA is unlinked, and retired once.
     pub(crate) unsafe fn retire_vma(&self, vma: NonNull<Vma<M>>) {
-        if self.config.lifetime == Lifetime::TypeStable {
+        if self.config.reclamation == Reclamation::TypeStable {
             // SAFETY: 1 of this function.
             return unsafe { self.free_type_stable(vma) };
         }

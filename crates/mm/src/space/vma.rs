@@ -12,14 +12,14 @@
 //!
 //! # Protocol
 //! Readers: under `mmap_lock` or the VMA's own lock ([`crate::space::vma_lock`]), or in a read
-//! section of the lifetime's domain with the sequence count sampled before and checked after.
-//! Writers: `mmap_lock` for writing, inside a section ([`crate::change::writers`]): where the
-//! ladder speculates the count is odd, where it locks VMAs this one is write-locked. A VMA that was
-//! taken out keeps an odd count for ever, or is detached, so nobody holds on to it again.
+//! section of the reclamation scheme's domain with the sequence count sampled before and checked
+//! after. Writers: `mmap_lock` for writing, inside a section ([`crate::change::writers`]): where
+//! the fallback order speculates the count is odd, where it locks VMAs this one is write-locked. A
+//! removed VMA keeps an odd count, or is detached, so that no fault can lock it again.
 //!
 //! # Why it is correct
-//! A record is never written after it is published, and freed by the configured lifetime; the first
-//! one with its VMA.
+//! A record is never written after it is published, and is freed by the configured reclamation
+//! scheme; the first one is freed with its VMA.
 
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
 use core::fmt;
@@ -74,7 +74,7 @@ pub struct Vma<M: Mmu> {
     /// Write-locked while this is [`crate::Mm`]'s. Guarded by: `mmap_lock`, write.
     pub(crate) lock_seq: LockedAt<M>,
     /// The [`SpaceId`](minflt_pgtable::SpaceId) of the address space whose tree it is in, where
-    /// the ladder locks VMAs; 0 before and after. Guarded by: `mmap_lock`, write.
+    /// the fallback order locks VMAs; 0 before and after. Guarded by: `mmap_lock`, write.
     pub(crate) mm: Atomic<u64, M>,
     /// The lock, where it is a count.
     pub(crate) refcnt: RefLock<VmaLock, M>,
@@ -150,7 +150,7 @@ impl<M: Mmu> Vma<M> {
     }
 
     /// The attributes now. The caller holds `mmap_lock` or the VMA's lock, or a read section of
-    /// the lifetime's domain.
+    /// the reclamation scheme's domain.
     #[inline]
     pub fn view(&self) -> VmaView {
         // ORDERING: Acquire; pairs with [vma-attrs].
@@ -163,8 +163,8 @@ impl<M: Mmu> Vma<M> {
         self.record(attrs)
     }
 
-    /// Puts other attributes in; returns the old record, which the caller frees by the lifetime,
-    /// unless it lies in the VMA.
+    /// Puts other attributes in; returns the old record, which the caller frees by the reclamation
+    /// scheme, unless it lies in the VMA.
     pub(crate) fn publish(&self, attrs: NonNull<Attrs>) -> Option<NonNull<Attrs>> {
         let old = self.attrs.load(Ordering::Relaxed);
         // ORDERING: Release; pairs with [vma-attrs].
@@ -187,8 +187,8 @@ impl<M: Mmu> Vma<M> {
             let First { range, prot, flags } = self.first;
             return VmaView::anonymous::<M::Paging>(range, prot, flags);
         }
-        // SAFETY: records are published whole and freed by the lifetime the caller's hold keeps
-        // off.
+        // SAFETY: records are published whole, and freed by the reclamation scheme, which the
+        // caller's lock or read section delays.
         let attrs = unsafe { &*(attrs as *const Attrs) };
         attrs.view
     }

@@ -1,24 +1,25 @@
 //! The VMA lock: a fault locks one VMA, and never waits for faults on others.
 //!
 //! # Problem
-//! Every fault of an address space reads `mmap_lock`: one line for all of them, and behind every
-//! call that changes any mapping. Speculation ([`crate::fault`]) holds nothing, and pays with
-//! checks at the end of each fault and with attempts in vain.
+//! Every fault of an address space read-locks `mmap_lock`: one cache line for all faults, and a
+//! wait for every call that changes any VMA. Speculation ([`crate::fault`]) holds no lock, and pays
+//! with checks at the end of each fault and with failed attempts.
 //!
 //! # Idea
-//! A fault needs *its* VMA to stay as it is. So the lock is in the VMA; it is found without a
-//! lock, its lock is only ever tried, and any doubt sends the fault to `mmap_lock`.
+//! A fault needs only *its* VMA to stay unchanged. So the lock is in the VMA; the VMA is found
+//! without a lock, its lock is only ever tried, and on any conflict the fault falls back to
+//! `mmap_lock`.
 //!
 //! # Protocol
-//! A fault, in a read section of the lifetime's domain: look the VMA up, try its lock for reading;
-//! inside, ask whether it still belongs to this address space and covers the address. Then the
-//! section ends, and the lock alone keeps VMA, record and tables. It never waits for `mmap_lock`
-//! with the VMA's lock held: it lets go, and begins again.
+//! A fault, in a read section of the reclamation scheme's domain: look the VMA up, trylock it for
+//! reading; then check that it still belongs to this address space and covers the address. Then the
+//! section ends, and the lock alone keeps VMA, attributes and tables. A fault never waits for
+//! `mmap_lock` with a VMA lock held: it releases the lock, and restarts.
 //!
 //! A writer holds `mmap_lock` for writing, and write-locks each VMA before it changes or removes it
 //! ([`crate::change::writers`]): waits until its faults have left, then gives it the number of the
-//! address space. All write locks end together, by moving that number on, before `mmap_lock` is let
-//! go. A VMA that is taken out is *detached* before that.
+//! address space. All write locks end together, by advancing that number, before `mmap_lock` is
+//! released. A removed VMA is *detached* before that.
 //!
 //! ```text
 //! CPU 0: fault                     CPU 1: munmap
@@ -39,31 +40,32 @@
 //! | primitive | [`RwSem::try_read_unless`](minflt_sync::RwSem) | [`minflt_sync::RefLock`] |
 //! | detached | `mm` is 0 | the count is 0 |
 //! | the VMA's memory | stays this VMA until a grace period | may be another VMA at any time |
-//! | asks for an anon_vma | at entry | when it has to make one |
+//! | checks for an anon_vma | at entry | when it has to make one |
 //!
 //! # Why it is correct
 //! The primitives argue for one lock. Beyond that: a VMA is published write-locked, and attached
-//! only when it is whole, so nobody uses half of one (33313a747e81). Under the count, what a fault
-//! found may have become any VMA: its address space is asked for once inside, by a number that is
-//! never given twice, and its range after that; until then only its lock, number and owner are
-//! read, which outlive the object ([`SlabObject::KEPT`](minflt_sync::slab::SlabObject)). Nothing of
-//! a VMA is touched once its lock was let go: the count's last exchange says whom to wake, and a
-//! semaphore is let go inside a read section. Tables
-//! below a VMA are freed under its write lock, so a reader may walk them and put some in. Waiting
-//! goes one way, from `mmap_lock` to the VMA's lock.
+//! only when it is complete, so no fault uses a half-initialised one (33313a747e81). Under the
+//! count, the VMA that a fault found may have been reused: once it is locked, its address space is
+//! checked, by a number that is never reused, and then its range; until then only its lock, number
+//! and owner are read, which outlive the object
+//! ([`SlabObject::KEPT`](minflt_sync::slab::SlabObject)). Nothing of a VMA is accessed after its
+//! lock is released: the count's last exchange returns the task to wake, and a semaphore is
+//! released inside a read section. Tables below a VMA are freed under its write lock, so a reader
+//! may walk and link them. A thread waits for a VMA lock under `mmap_lock`, never the other way
+//! round.
 //!
 //! # Cost
 //! A fault: two exchanges on the VMA's line, shared with faults on the same VMA only. Many CPUs in
 //! one VMA lose exchanges to each other and repeat them, where `mmap_lock` is taken by an addition
-//! that cannot fail: there this lock is the slower one. A writer: one look for each VMA and call,
-//! and the wait for faults in flight. Ladders without VMA locks pay for the room in the VMA and
-//! for a branch in each writer.
+//! that cannot fail: there this lock is the slower one. A writer: one check for each VMA and call,
+//! and the wait for faults in progress. Fallback orders without VMA locks pay for the room in the
+//! VMA and for a branch in each writer.
 //!
 //! Linux: mm/mmap_lock.c and include/linux/mmap_lock.h: lock_vma_under_rcu, vma_start_read,
 //! vma_start_write, vma_mark_attached, vma_mark_detached (v6.4, v6.15).
 
 use crate::base::attrs::{Prot, VmaView};
-use crate::base::config::{Broken, VmaLockBy};
+use crate::base::config::{NegativeControl, VmaLockBy};
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::mm::Mm;
@@ -91,15 +93,15 @@ pub(crate) struct Semaphore<'v, M: Mmu> {
 }
 
 impl<M: Mmu> Vma<M> {
-    /// Locks the VMA for a fault in `mm`, without waiting. It may be any VMA by now, or none, so
-    /// only fields are looked at that outlive it ([`minflt_sync::SlabObject::KEPT`]); what it
-    /// covers is for the caller to ask, once inside.
+    /// Locks the VMA for a fault in `mm`, without waiting. It may have been freed or reused, so
+    /// only fields that outlive it are read ([`minflt_sync::SlabObject::KEPT`]); the caller checks
+    /// its range once it is locked.
     ///
     /// # Context
     /// The read section may end once this has returned.
     ///
     /// # Safety
-    /// 1. The VMA was found in a read section of the lifetime's domain, which lasts.
+    /// 1. The VMA was found in a read section of the reclamation scheme's domain, which lasts.
     #[inline(always)]
     pub(crate) unsafe fn try_read_lock<'v>(
         vma: NonNull<Self>,
@@ -112,7 +114,8 @@ impl<M: Mmu> Vma<M> {
         let owner = unsafe { &(*vma.as_ptr()).mm };
         match by {
             VmaLockBy::Rwsem => {
-                // SAFETY: 1 of this function: this lock goes with lifetimes that keep VMAs whole.
+                // SAFETY: 1 of this function: this lock needs a reclamation scheme that keeps VMAs
+                // whole.
                 let lock = unsafe { &(*vma.as_ptr()).lock };
                 let guard = lock.try_read_unless(lock_seq, &mm.lock_seq);
                 let _guard = Semaphore {
@@ -130,7 +133,8 @@ impl<M: Mmu> Vma<M> {
                 Ok(VmaGuard::Count { _guard })
             }
             VmaLockBy::Own => {
-                // SAFETY: 1 of this function: this lock goes with lifetimes that keep VMAs whole.
+                // SAFETY: 1 of this function: this lock needs a reclamation scheme that keeps VMAs
+                // whole.
                 let _guard = OwnGuard::enter(unsafe { &*vma.as_ptr() }, mm)?;
                 is_of(owner, mm)?;
                 Ok(VmaGuard::Own { _guard })
@@ -147,7 +151,7 @@ impl<M: Mmu> Vma<M> {
             VmaLockBy::Rwsem => self.lock.write_until_end(&self.lock_seq, &mm.lock_seq),
             VmaLockBy::Count => {
                 let sys = mm.system();
-                let newcomers = if sys.lacks(Broken::WriterLetsReadersIn) {
+                let newcomers = if sys.lacks(NegativeControl::WriterLetsReadersIn) {
                     Newcomers::LetIn
                 } else {
                     Newcomers::Refused
@@ -161,10 +165,10 @@ impl<M: Mmu> Vma<M> {
         }
     }
 
-    /// Makes a VMA that nobody else has one of `mm`'s, write-locked.
+    /// Makes an unpublished VMA one of `mm`'s, write-locked.
     fn attach(&self, by: VmaLockBy, mm: &Mm<M>) {
         match by {
-            _ if mm.system().lacks(Broken::PublishEarly) => {}
+            _ if mm.system().lacks(NegativeControl::PublishEarly) => {}
             VmaLockBy::Rwsem | VmaLockBy::Count => self.lock_seq.lock(&mm.lock_seq),
             VmaLockBy::Own => own_lock::shut(self, mm),
         }
@@ -174,11 +178,11 @@ impl<M: Mmu> Vma<M> {
         }
     }
 
-    /// The VMA is out of its tree: nobody shall lock it again. The caller has it write-locked, or
-    /// is the last to have the address space.
+    /// Detaches a VMA that was removed from its tree, so that no fault locks it again. The caller
+    /// has it write-locked, or is the last user of the address space.
     ///
     /// # Context
-    /// May sleep, until faults of other address spaces have found out that it is not theirs.
+    /// May sleep, until faults of other address spaces have noticed that it is not theirs.
     pub(crate) fn detach(&self, by: VmaLockBy, mm: &Mm<M>) {
         self.mm.store(0, Ordering::Relaxed);
         if by == VmaLockBy::Count && self.refcnt.is_attached() {
@@ -188,10 +192,10 @@ impl<M: Mmu> Vma<M> {
     }
 }
 
-/// Whether a VMA that is locked still is one of `mm`'s, by its word that says whose it is.
+/// Whether a locked VMA still belongs to `mm`, by its owner word.
 #[inline(always)]
 fn is_of<M: Mmu>(owner: &Atomic<u64, M>, mm: &Mm<M>) -> Result<(), Refused> {
-    let trusting = mm.system().lacks(Broken::NoOwnerRecheck);
+    let trusting = mm.system().lacks(NegativeControl::NoOwnerRecheck);
     match owner.load(Ordering::Relaxed) {
         _ if trusting => Ok(()),
         owner if owner == mm.space.0 => Ok(()),
@@ -211,16 +215,17 @@ impl<M: Mmu> Semaphore<'_, M> {
 }
 
 impl<M: Mmu> Drop for Semaphore<'_, M> {
-    /// A semaphore is looked at once more after it was let go, to wake its waiter, who may have
-    /// gone on by himself and taken the VMA out: a read section keeps it. Linux: vma_end_read
-    /// (v6.4). The count needs none.
+    /// A semaphore is read once more after its release, to wake its waiter, which may have woken by
+    /// itself and removed the VMA: a read section keeps it. Linux: vma_end_read (v6.4). The count
+    /// needs none.
     #[inline(always)]
     fn drop(&mut self) {
         self.end();
     }
 }
 
-/// Puts a new VMA, which is whole, into `mm`'s tree; write-locked, where the ladder locks VMAs.
+/// Puts a new VMA, which is whole, into `mm`'s tree; write-locked, where the fallback order locks
+/// VMAs.
 ///
 /// # Context
 /// Under `mmap_lock` for writing.
@@ -235,11 +240,11 @@ pub(crate) fn insert<M: Mmu>(
     let sys = mm.system();
     // SAFETY: the caller's own until it is in the tree, and kept by `mmap_lock` from then on.
     let vma = unsafe { new.as_ref() };
-    let early = sys.lacks(Broken::PublishEarly);
+    let early = sys.lacks(NegativeControl::PublishEarly);
     if early {
         publish_half(mm, vma)?;
     }
-    let by = sys.config.ladder.vma_lock();
+    let by = sys.config.fallback_order.vma_lock();
     if let Some(by) = by {
         vma.attach(by, mm);
     }
@@ -258,7 +263,7 @@ pub(crate) fn insert<M: Mmu>(
 
 /// Ends the write locks on all VMAs of an address space.
 pub(crate) fn end_all<M: Mmu>(mm: &Mm<M>) {
-    match mm.system().config.ladder.vma_lock() {
+    match mm.system().config.fallback_order.vma_lock() {
         None => {}
         Some(VmaLockBy::Rwsem | VmaLockBy::Count) => mm.lock_seq.end_all(),
         Some(VmaLockBy::Own) => own_lock::reopen(mm),

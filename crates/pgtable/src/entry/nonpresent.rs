@@ -1,21 +1,20 @@
 //! Migration and swap entries: non-present entries whose page is being migrated to another frame,
 //! or is on a swap device.
 //!
-//! The hardware looks at no bit of an entry that is not valid, so what such an entry says is
-//! software's own. It is the empty entry with a number in the frame's field and a code in the four
-//! bits that every format has for "shared zero page", "granting stores", "accessed" and
-//! "dirty":
+//! The hardware ignores all bits of an invalid entry, so software defines their meaning. It is the
+//! empty entry with a number in the frame's field and a code in the four bits that every format has
+//! for "shared zero page", "granting stores", "accessed" and "dirty":
 //!
 //! ```text
 //! zeros write  accessed dirty
-//!   1   stores  young   dirty    the frame of this number is being moved; loads are granted
-//!   0     1     young   dirty    the same of one that nobody may access
+//!   1   stores  young   dirty    the page is migrating from this frame; loads are allowed
+//!   0     1     young   dirty    the same, without any access permission
 //!   0     0       -       1      the page lies in the slot of this number
 //!   0     0       1       0      free
 //! ```
-//! A page that is being moved keeps all that its entry said, protection included: whoever lowers
-//! what a mapping grants lowers it here, too, and who puts the page back needs no mapping for it.
-//! A userfaultfd's mark stays in both.
+//! A migration entry keeps all bits of the PTE, protection included: mprotect lowers the protection
+//! here, too, and restoring the PTE needs no VMA. The userfaultfd write-protect bit is kept in
+//! both.
 
 use super::{Grant, Pte};
 use crate::paging::Paging;
@@ -25,8 +24,7 @@ use minflt_addr::Pfn;
 /// What a non-present entry says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NonPresent {
-    /// The page is in this frame, and being moved to another: who wants it waits. Linux: a
-    /// migration entry.
+    /// The page is migrating from this frame to another: faults wait. Linux: a migration entry.
     Migration(Pfn),
     /// The page is in this slot of a swap device. Linux: a swap entry.
     Swap(u64),
@@ -94,7 +92,7 @@ impl<P: Paging> Pte<P> {
         }
     }
 
-    /// The same, but for a page that is being moved as if it were where it was: for who asks what
+    /// The same, but a migration entry is reported as the PTE that it replaced: for queries of what
     /// is mapped.
     #[must_use]
     pub fn unmoved(self) -> Self {

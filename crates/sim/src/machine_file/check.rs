@@ -101,9 +101,10 @@ fn grammar(text: &str, error: &toml::de::Error) -> Wrong {
         "; add it: every parameter is required, and a guess is allowed (`src = \"guess\"`)"
     } else if said.starts_with("invalid type") {
         "; expected `key = { value = 1, src = \"guess\", cite = \"the source\" }`"
+    } else if said.contains("expected one of `value`, `src`, `cite`") {
+        "; rename or remove it"
     } else if said.starts_with("unknown field") {
-        "; remove it, or write it below the table it belongs to: [shape], [ns], [bytes_per_us] or \
-         [reads]"
+        "; remove it, or move it to its table: [shape], [ns], [bytes_per_us] or [reads]"
     } else if said.starts_with("unknown variant") {
         "; use one of these"
     } else {

@@ -67,7 +67,7 @@ impl MachineFile {
                 let names = names.join(", ");
                 Err(unreadable(
                     name,
-                    format!("unknown machine; machines are {names}"),
+                    format!("neither a known machine nor a file; machines are {names}"),
                 ))
             }
         }

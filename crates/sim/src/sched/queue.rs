@@ -1,15 +1,16 @@
 //! The queue of CPUs that wait for a line in transit.
 //!
 //! # Problem
-//! What a contended line yields depends on who gets it next: served in the order of asking it
-//! crosses the machine each time, served to the nearest first it stays where it is. Real machines
-//! stand between the two.
+//! The throughput of a contended line depends on which CPU gets it next: in request order the line
+//! crosses the machine each time, nearest-first it stays where it is. Real machines are between the
+//! two.
 //!
 //! # Idea (and `arbitration.rs`)
-//! Whoever wants a line that is moving joins its queue. A die's requests meet at its last cache,
-//! which takes up one at a time, and serves a reader by itself while it has a copy; between those
-//! taken up by the dies, the machine's arbitration decides. Waiters whose core got the line after
-//! they had asked are served by the same visit, as a core merges its requests for a line.
+//! A CPU that requests a line in transit joins its queue. A die's requests meet at its last-level
+//! cache, which accepts one at a time, and serves a reader by itself while it has a copy; between
+//! the requests accepted by the dies, the machine's arbitration decides. Waiters whose core got the
+//! line after their request are served by the same transfer, as a core merges its requests for a
+//! line.
 //!
 //! # Protocol
 //! ```text
@@ -24,8 +25,8 @@
 //!
 //! # Why it is correct
 //! A task that is granted does nothing before its access, so the grant ends. While a queue has
-//! members and no grant is outstanding, a member is in the heap. What is not near goes first often
-//! enough, by age or by chance, so nobody starves; random numbers come from the run's seed.
+//! members and no grant is outstanding, a member is in the heap. Distant CPUs go first often
+//! enough, by age or by chance, so none starves; random numbers come from the run's seed.
 //!
 //! # Cost
 //! A pass over the dies that wait, a grant.
@@ -40,8 +41,8 @@ use core::ops::RangeInclusive;
 use minflt_sync::Kind;
 
 impl Core {
-    /// Whether `task` has to wait before it touches `lines`. Several lines at once are not queued
-    /// for: who touches them starts when each is free.
+    /// Whether `task` has to wait before it accesses `lines`. An access to several lines does not
+    /// queue: it starts when each is free.
     pub(crate) fn must_wait(
         &mut self,
         task: u32,
@@ -93,7 +94,7 @@ impl Core {
         (place as usize, Some(found.busy))
     }
 
-    /// All who spin on `line` look at it again, from `now` on: the last to come first.
+    /// All spinners on `line` recheck it, from `now` on, the latest first.
     pub(super) fn spinners_ask(&mut self, line: LineId, now: Ps) {
         let head = self.lines.line(line).spinners;
         let mut list = self.spinners.take(head);

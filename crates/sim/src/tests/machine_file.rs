@@ -404,5 +404,8 @@ fn a_file_that_is_none_is_named() {
     assert!(said("long.toml", &vec![b'#'; (1 << 20) + 1]).contains("the limit for machine files"));
     let error = |word| MachineFile::find(word).unwrap_err().to_string();
     assert!(error("no/such.toml").starts_with("no/such.toml: cannot be read: "));
-    assert!(error("cray").starts_with("cray: unknown machine; machines are altix32, "));
+    assert!(
+        error("cray")
+            .starts_with("cray: neither a known machine nor a file; machines are altix32, ")
+    );
 }

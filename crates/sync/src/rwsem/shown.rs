@@ -12,9 +12,9 @@ pub enum RwSemPart {
     Count,
     /// Who writes.
     Owner,
-    /// Those who spin.
+    /// Spinning writers.
     Spinners,
-    /// Those who sleep, and the lock of their queue.
+    /// Sleeping waiters, and the lock of their queue.
     Queue,
 }
 

@@ -15,7 +15,7 @@ const WANTS_WRITE: u32 = 2;
 /// How long a waiter is overtaken before it ends that.
 const HANDOFF_NS: u64 = 4_000_000;
 
-/// For whom a writer that spins waits.
+/// What a spinning writer waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
     /// No owner: the lock is free.
@@ -33,20 +33,21 @@ impl<C: Class, M: Machine> RwSem<C, M> {
     pub(super) fn read_slow(&self, old: u32) {
         let steals = self.succession() == Succession::HandOff;
         if steals && old & (WRITER | HANDOFF | READERS) == 0 {
-            // Nobody is inside: the addition made by the fast path stands, and who reads next does.
+            // The lock is free: the fast path's addition stays, and queued readers at the head are
+            // admitted.
             return self.let_readers_in();
         }
         let node = &me::<M>().node;
         let mut queue = self.queue.lock();
-        // Nobody queues and no writer is inside: the addition made by the fast path stands.
-        // Queueing here would show WAITERS to the next reader, and so on: a convoy of readers only.
+        // The queue is empty and no writer holds the lock: the fast path's addition stays. Queueing
+        // here would show WAITERS to the next reader, and so on: a convoy of readers only.
         // ORDERING: Acquire; pairs with [rwsem-release].
         let free = self.count.load(Ordering::Acquire) & (WRITER | HANDOFF) == 0;
         if queue.head == 0 && free {
             return;
         }
         let first = self.push(&mut queue, WANTS_READ);
-        // Takes the reader added by the fast path back, and shows that somebody waits.
+        // Subtracts the reader that the fast path added, and sets WAITERS.
         let add = if first {
             WAITERS.wrapping_sub(READER)
         } else {
@@ -82,7 +83,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         }
     }
 
-    /// Spins while the writer inside, or the reader who was the writer, is running; true when the
+    /// Spins while the writer that holds the lock, or the downgraded one, is running; true when the
     /// lock was taken that way.
     fn spin(&self) -> bool {
         let gives_up = |front| M::should_yield() || !M::is_running(front);
@@ -102,7 +103,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         taken
     }
 
-    /// For whom a writer that spins would wait.
+    /// What a writer that spins would wait for.
     fn waits_for(&self) -> Wait {
         let count = self.count.load(Ordering::Relaxed);
         if M::should_yield() || count & HANDOFF != 0 && count & WRITER == 0 {
@@ -223,7 +224,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         true
     }
 
-    /// Wakes the head: grants the lock to the readers there, or tells a writer to try.
+    /// Wakes the head: grants the lock to the readers there, or wakes a writer to try.
     fn wake_head(&self, queue: &mut SpinGuard<'_, Queue, WaitLock, M>) {
         let Some(head) = node_of::<M>(queue.head) else {
             return;
@@ -237,19 +238,20 @@ impl<C: Class, M: Machine> RwSem<C, M> {
             }
             return;
         }
-        // The first reader is added before the look for a writer, so none can come in between.
-        // ORDERING: Acquire; pairs with [rwsem-release], on behalf of the readers granted below.
+        // The first reader is added before the check for a writer, so none can intervene. ORDERING:
+        // Acquire; pairs with [rwsem-release], on behalf of the readers granted below.
         let old = self.count.add(READER, Ordering::Acquire);
         if old & WRITER != 0 {
-            // Stolen. The thief's release will wake the head again; after long, nobody steals then.
+            // Stolen. The stealing writer's release will wake the head again; with HANDOFF set no
+            // thread steals.
             self.count.sub(READER, Ordering::Relaxed);
             if self.waited_long(queue.head) {
                 self.count.or(HANDOFF, Ordering::Relaxed);
             }
             return;
         }
-        // All are counted before one is told: the first could come and go, and while nobody is
-        // counted a spinning writer takes the lock.
+        // All are counted before one is woken: the first could release at once, and with a count of
+        // 0 a spinning writer takes the lock.
         let first = queue.head;
         let mut readers = 0;
         while let Some(cx) = node_of::<M>(queue.head) {
@@ -291,7 +293,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
         self.wake_head(&mut queue);
     }
 
-    /// The caller reads: lets those at the head in who want to.
+    /// The caller holds the lock for reading: admits the readers at the head of the queue.
     #[cold]
     pub(super) fn let_readers_in(&self) {
         let mut queue = self.queue.lock();

@@ -49,8 +49,8 @@ impl Pool {
         }
         let enough = total + (count - free);
         Err(format!(
-            "linux: only {free} of the {count} huge pages it needs are free: echo {enough} > \
-             /proc/sys/vm/nr_hugepages"
+            "linux: the run needs {count} huge pages, and {free} are free; reserve more by: echo \
+             {enough} > /proc/sys/vm/nr_hugepages"
         ))
     }
 }
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(pool.has(4), Ok(()));
         assert_eq!(
             pool.has(9).unwrap_err(),
-            "linux: only 4 of the 9 huge pages it needs are free: echo 15 > \
+            "linux: the run needs 9 huge pages, and 4 are free; reserve more by: echo 15 > \
              /proc/sys/vm/nr_hugepages"
         );
         assert_eq!(Pool::parse("MemFree: 5 kB\n"), None);

@@ -92,7 +92,7 @@ pub const INFO: Info = Info {
             "-x",
             "threads are pinned to CPUs, so none can be perturbed; omit it",
         ),
-        refused("-H", "there are no huge pages here, as with -H -1"),
+        refused("-H", "huge pages are never used, as with -H -1; omit it"),
         refused(
             "-C",
             "threads are always bound to CPUs in turn; --cpus says how many",

@@ -50,7 +50,7 @@ fn what_is_not_supported_is_refused() {
         ),
         (
             "-H -1",
-            "numa-mem: -H is not supported: there are no huge pages here, as with -H -1",
+            "numa-mem: -H is not supported: huge pages are never used, as with -H -1; omit it",
         ),
         (
             "-zZ0c",

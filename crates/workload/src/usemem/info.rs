@@ -16,7 +16,7 @@ const fn refused(name: &'static str, why: &'static str) -> Refused {
 }
 
 const CALLS: &str = "workers issue no such call between mmap and munmap";
-const MODES: &str = "nothing is slept, waited or synchronised for beside the work";
+const MODES: &str = "workers never sleep, wait or synchronise during their work; omit it";
 
 /// What the registry says about `usemem`.
 pub const INFO: Info = Info {

@@ -201,7 +201,7 @@ const NOT_COUNTED: &[(&str, &str)] = &[
         "says how long a list is, by the order of faults",
     ),
     (
-        "mm/src/base/lock_mode.rs",
+        "mm/src/base/vma_lock_ops.rs",
         "calls by pointer, of a lock that is not ours",
     ),
     (

@@ -1,5 +1,5 @@
 //! A picture of a workload's curves: both axes logarithmic, a line and a label for each era, and
-//! what the memory bears.
+//! the memory limit.
 
 use super::Chart;
 use crate::error::{Error, failed};

@@ -204,7 +204,7 @@ impl Job {
         )
     }
 
-    /// About how long it takes, in no unit: each unmapping tells all CPUs.
+    /// Estimated effort, without a unit: each unmapping flushes all CPUs' TLBs.
     fn effort(&self) -> u64 {
         let threads = u64::from(self.threads);
         let asked = if self.asked { 2 } else { 1 };

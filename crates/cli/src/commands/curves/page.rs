@@ -26,7 +26,7 @@ pub(super) fn table(chart: &Chart, machine: &MachineFile) -> Table {
     let mut columns = vec![Column::number("threads", "")];
     columns.extend(eras.map(number));
     if !chart.cap.is_empty() {
-        columns.push(Column::number("memory bears", ""));
+        columns.push(Column::number("memory limit", ""));
     }
     let title = format!(
         "{}, {} on {}",
@@ -115,7 +115,7 @@ pub(super) fn write_all(
 ) -> Result<(), Error> {
     let mut body = format!(
         "Simulated, {}: a claim about a cost model. Machine: {} ({}), threads {}; medians of {} \
-         runs [least, most], which differ in what the simulator leaves to chance.\n\n```sh\n{}\n\
+         runs [least, most] with different random seeds.\n\n```sh\n{}\n\
          ```\n",
         status(machine),
         machine.name,

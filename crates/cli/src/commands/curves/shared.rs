@@ -36,8 +36,8 @@ pub(super) fn table() -> Result<Table, Error> {
     }
     table.footnotes.push(
         "Each CPU faults in 448 pages of its own, below a table of its own. A line is shared if more \
-         than one CPU touched it meanwhile, and counts once a fault. What is beyond whole numbers \
-         is added up in batches, or is blocks of frames taken."
+         than one CPU accessed it during the run, and counts once per fault. Fractions come from \
+         counters updated in batches, and from frames taken in blocks."
             .into(),
     );
     Ok(table)

@@ -27,8 +27,8 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "pft",
         unit: "faults/s",
-        about: "each thread touches 512 pages of its own, neighbours in one mapping; only the \
-                touching is measured",
+        about: "each thread touches 512 pages of its own, all in one mapping; only the touching is \
+                measured",
         options: &["--measure", "workers", "-b", "PAGES"],
         pages: 512,
         touches: true,
@@ -47,8 +47,8 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "ebizzy",
         unit: "records/s",
-        about: "each thread maps a record, touches the page that it has and unmaps it, eight times \
-                (-mTRp; the original: for ten seconds)",
+        about: "each thread maps a record of one page, touches it and unmaps it, eight times (-mTRp; \
+                the original: for ten seconds)",
         options: &["-mTRp", "--generator", "ltp", "--records", "8"],
         pages: 0,
         touches: true,

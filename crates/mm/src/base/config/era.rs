@@ -1,8 +1,8 @@
 //! The eras: named configurations. No other code knows their names.
 
 use super::{
-    Ahead, AnonRmap, Balancing, Config, ExchangeBy, FaultAround, Hugetlb, Ladder, Lifetime,
-    Linking, Neighbours, Protocol, Rss, SleepingLocks, Unmap,
+    AnonRmap, Balancing, Config, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge, Hugetlb,
+    Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
 };
 
 /// A generation of page-fault synchronization.
@@ -18,24 +18,29 @@ pub struct Era {
     pub config: Config,
 }
 
-const fn config(ladder: Ladder, protocol: Protocol, lifetime: Lifetime, rss: Rss) -> Config {
+const fn config(
+    fallback_order: FallbackOrder,
+    protocol: Protocol,
+    reclamation: Reclamation,
+    rss: Rss,
+) -> Config {
     Config {
-        ladder,
+        fallback_order,
         protocol,
         linking: Linking::MmLock,
         exchange: ExchangeBy::Native,
-        lifetime,
+        reclamation,
         rss,
         sleeping_locks: SleepingLocks::Grant,
         unmap: Unmap::Exclusive,
         around: FaultAround::Order0,
-        neighbours: Neighbours::Young,
+        fault_around_age: FaultAroundAge::Young,
         anon_rmap: AnonRmap::Exclusive,
         balancing: Balancing::Off,
         hugetlb: Hugetlb::IMmap,
-        ahead: Ahead::Nothing,
+        prefetch: Prefetch::Nothing,
         own_lock: None,
-        broken: None,
+        negative_control: None,
     }
 }
 
@@ -76,9 +81,9 @@ const fn spinning(config: Config) -> Config {
 
 /// What Linux 3.7, 3.14 and 4.13 have in common.
 const SPLIT_LOCKS: Config = config(
-    Ladder::Mmap,
+    FallbackOrder::Mmap,
     Protocol::TableLock,
-    Lifetime::Immediate,
+    Reclamation::Immediate,
     Rss::PerThread,
 );
 
@@ -107,9 +112,9 @@ pub const ERAS: &[Era] = &[
         source: "Linux 2.6.10 (2004)",
         idea: "one page_table_lock per address space, taken twice in an anonymous fault",
         config: config(
-            Ladder::Mmap,
+            FallbackOrder::Mmap,
             Protocol::MmLock,
-            Lifetime::Immediate,
+            Reclamation::Immediate,
             Rss::UnderLock,
         ),
     },
@@ -118,9 +123,9 @@ pub const ERAS: &[Era] = &[
         source: "C. Lameter, page fault scalability patches V11 and V12 (2004)",
         idea: "empty PTEs are filled by compare-and-exchange, without the lock; sloppy rss",
         config: config(
-            Ladder::Mmap,
+            FallbackOrder::Mmap,
             Protocol::CompareExchange,
-            Lifetime::Immediate,
+            Reclamation::Immediate,
             Rss::Sloppy,
         ),
     },
@@ -168,9 +173,9 @@ pub const ERAS: &[Era] = &[
         source: "L. Dufour and P. Zijlstra, speculative page faults, RFC v6 (2017)",
         idea: "no mmap_lock: SRCU lookup, sequence count, trylock and revalidation, else fallback",
         config: spinning(config(
-            Ladder::SpeculativeMmap,
+            FallbackOrder::SpeculativeMmap,
             Protocol::TableLock,
-            Lifetime::Srcu,
+            Reclamation::Srcu,
             Rss::PerThread,
         )),
     },
@@ -192,9 +197,9 @@ pub const ERAS: &[Era] = &[
         source: "Linux 6.4 (2023); per-VMA locks, S. Baghdasaryan",
         idea: "a lock in each VMA, trylocked after an RCU lookup; writers unlock with mmap_lock",
         config: huge_locks(downgrading(config(
-            Ladder::VmaRwsemMmap,
+            FallbackOrder::VmaRwsemMmap,
             Protocol::TableLock,
-            Lifetime::Rcu,
+            Reclamation::Rcu,
             Rss::PerCpu,
         ))),
     },
@@ -203,9 +208,9 @@ pub const ERAS: &[Era] = &[
         source: "Linux 6.15 (2025); per-VMA locks by reference count, S. Baghdasaryan",
         idea: "the VMA lock is a reference count; the memory of a VMA is reused at once",
         config: huge_locks(downgrading(config(
-            Ladder::VmaCountMmap,
+            FallbackOrder::VmaCountMmap,
             Protocol::TableLock,
-            Lifetime::TypeStable,
+            Reclamation::TypeStable,
             Rss::PerCpu,
         ))),
     },

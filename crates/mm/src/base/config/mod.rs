@@ -11,23 +11,26 @@
 //! reason.
 //!
 //! # Why it is correct
-//! A system is built only from a checked `Config`. A negative control ([`Broken`]) shows the
-//! failure that an unsound combination causes, on machines compiled with controls
+//! A system is built only from a checked `Config`. A negative control ([`NegativeControl`]) shows
+//! the failure that an unsound combination causes, on machines compiled with controls
 //! ([`Machine::CONTROLS`]). Race checks and tests set one, and commands that simulate the kernel to
 //! which the 2022 posting reverted.
 
-mod broken;
 mod era;
+mod negative_control;
 mod rules;
 
-pub use broken::Broken;
 pub use era::{
     ERAS, Era, era, eras_of_huge_pages, eras_of_migration, eras_without_files,
     eras_without_migration,
 };
+pub use negative_control::NegativeControl;
 pub use rules::Illegal;
 
-use crate::base::lock_mode::OwnLock;
+// The former name, as mm/change/ and mm/call/mremap/ use it.
+pub(crate) use negative_control::NegativeControl as Broken;
+
+use crate::base::vma_lock_ops::OwnLock;
 use core::fmt;
 use minflt_sync::{Machine, Succession};
 
@@ -35,7 +38,7 @@ use minflt_sync::{Machine, Succession};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Lock modes that a fault tries, in fallback order; the last one blocks.
-    pub ladder: Ladder,
+    pub fallback_order: FallbackOrder,
     /// How page-table entries are changed, on every path.
     pub protocol: Protocol,
     /// The lock under which a new page table is linked into its parent.
@@ -43,7 +46,7 @@ pub struct Config {
     /// How compare-and-exchange of a PTE is done.
     pub exchange: ExchangeBy,
     /// Reclamation scheme: when unlinked VMAs, attributes, tree nodes and page tables are freed.
-    pub lifetime: Lifetime,
+    pub reclamation: Reclamation,
     /// How resident pages are counted.
     pub rss: Rss,
     /// Which thread acquires a sleeping lock after its release.
@@ -53,7 +56,7 @@ pub struct Config {
     /// Fault-around window: how many file pages a fault maps.
     pub around: FaultAround,
     /// Whether fault-around PTEs are installed young or old.
-    pub neighbours: Neighbours,
+    pub fault_around_age: FaultAroundAge,
     /// How a reverse-map walk of an anonymous page takes the anon_vma lock.
     pub anon_rmap: AnonRmap,
     /// Whether NUMA balancing migrates pages to the node that accesses them.
@@ -61,11 +64,11 @@ pub struct Config {
     /// What keeps shared hugetlb page tables alive during a fault.
     pub hugetlb: Hugetlb,
     /// What a first-touch fault prefetches.
-    pub ahead: Ahead,
-    /// The lock of the ladder `vma-own,mmap`; `None` with any other.
+    pub prefetch: Prefetch,
+    /// The lock of the fallback order `vma-own,mmap`; `None` with any other.
     pub own_lock: Option<OwnLock>,
     /// Negative control: a fix switched off on purpose. `None` outside race checks.
-    pub broken: Option<Broken>,
+    pub negative_control: Option<NegativeControl>,
 }
 
 macro_rules! choices {
@@ -106,7 +109,7 @@ macro_rules! choices {
 
 choices! {
     /// Lock modes that a fault tries, in fallback order.
-    Ladder "ladder" {
+    FallbackOrder "fallback-order" {
         /// `mmap_lock` for reading.
         Mmap = "mmap",
         /// First without a lock: read section and sequence count; then `mmap_lock` for reading.
@@ -160,7 +163,7 @@ choices! {
 
 choices! {
     /// Reclamation scheme: when unlinked objects are freed.
-    Lifetime "lifetime" {
+    Reclamation "reclamation" {
         /// Immediately: there are no lockless readers.
         Immediate = "immediate",
         /// After an SRCU grace period.
@@ -249,7 +252,7 @@ choices! {
 
 choices! {
     /// Whether fault-around PTEs are installed young or old.
-    Neighbours "neighbours" {
+    FaultAroundAge "fault-around-age" {
         /// Young: accessed bit set (as posted in 2014, and on x86-64 today).
         Young = "young",
         /// Old: accessed bit clear (Linux 4.8, and today where the hardware sets accessed bits for
@@ -299,7 +302,7 @@ choices! {
 
 choices! {
     /// What a first-touch fault prefetches. Simulated machines ignore prefetches.
-    Ahead "ahead" {
+    Prefetch "prefetch" {
         /// Nothing.
         Nothing = "nothing",
         /// The cache line of the new page that the access is to, and the descriptor and same line
@@ -344,7 +347,7 @@ impl FaultAround {
 
 /// A lock mode of the fallback order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rung {
+pub enum LockMode {
     /// No lock: lookup in a read section, validated by a sequence count.
     Speculative,
     /// The VMA lock, a read trylock.
@@ -366,16 +369,16 @@ pub enum VmaLockBy {
     Own,
 }
 
-impl Ladder {
+impl FallbackOrder {
     /// The lock modes, in fallback order.
     #[must_use]
-    pub const fn rungs(self) -> &'static [Rung] {
+    pub const fn modes(self) -> &'static [LockMode] {
         match self {
-            Self::Mmap => &[Rung::Mmap],
-            Self::SpeculativeMmap => &[Rung::Speculative, Rung::Mmap],
-            Self::Speculative => &[Rung::Speculative],
+            Self::Mmap => &[LockMode::Mmap],
+            Self::SpeculativeMmap => &[LockMode::Speculative, LockMode::Mmap],
+            Self::Speculative => &[LockMode::Speculative],
             Self::VmaRwsemMmap | Self::VmaCountMmap | Self::VmaOwnMmap => {
-                &[Rung::VmaLock, Rung::Mmap]
+                &[LockMode::VmaLock, LockMode::Mmap]
             }
         }
     }
@@ -412,7 +415,7 @@ impl Config {
     pub const fn without_files(self) -> Self {
         Self {
             around: FaultAround::Order0,
-            neighbours: Neighbours::Young,
+            fault_around_age: FaultAroundAge::Young,
             ..self.without_huge_pages()
         }
     }
@@ -452,20 +455,27 @@ impl Config {
 
     /// The same with one fix switched off.
     #[must_use]
-    pub const fn broken(self, broken: Option<Broken>) -> Self {
-        Self { broken, ..self }
+    pub const fn with_negative_control(self, negative_control: Option<NegativeControl>) -> Self {
+        Self {
+            negative_control,
+            ..self
+        }
     }
 
     /// The fix that is switched off, which is none on a machine without controls: the question, and
     /// what it guards, is compiled out there.
     #[inline(always)]
-    pub(crate) const fn switched_off<M: Machine>(&self) -> Option<Broken> {
-        if M::CONTROLS { self.broken } else { None }
+    pub(crate) const fn switched_off<M: Machine>(&self) -> Option<NegativeControl> {
+        if M::CONTROLS {
+            self.negative_control
+        } else {
+            None
+        }
     }
 
     /// Whether this fix is switched off.
     #[inline(always)]
-    pub(crate) fn lacks<M: Machine>(&self, fix: Broken) -> bool {
+    pub(crate) fn lacks<M: Machine>(&self, fix: NegativeControl) -> bool {
         self.switched_off::<M>() == Some(fix)
     }
 }

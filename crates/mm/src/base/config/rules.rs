@@ -1,6 +1,9 @@
 //! Combinations of choices that are refused, and why.
 
-use super::{Broken, Config, ExchangeBy, Ladder, Lifetime, Linking, Protocol, Rss, VmaLockBy};
+use super::{
+    Config, ExchangeBy, FallbackOrder, Linking, NegativeControl, Protocol, Reclamation, Rss,
+    VmaLockBy,
+};
 use core::fmt;
 
 /// An unsound or pointless combination of choices, and the reason.
@@ -32,56 +35,57 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         illegal: Illegal {
-            mix: "ladder speculative",
+            mix: "fallback-order speculative",
             reason: "a speculative fault may retry without end",
-            remedy: "end the ladder with a lock mode that blocks: speculative,mmap",
+            remedy: "end the fallback order with a lock mode that blocks: speculative,mmap",
         },
-        holds: |c| matches!(c.ladder, Ladder::Speculative),
+        holds: |c| matches!(c.fallback_order, FallbackOrder::Speculative),
     },
     Rule {
         illegal: Illegal {
-            mix: "ladder speculative with protocol compare-exchange",
+            mix: "fallback-order speculative with protocol compare-exchange",
             reason: "the sequence check and the exchange are not atomic, so munmap can free the \
                      page table between them",
             remedy: "use protocol table-lock or mm-lock: the fault trylocks and then revalidates",
         },
-        holds: |c| c.ladder.speculates() && c.protocol == Protocol::CompareExchange,
+        holds: |c| c.fallback_order.speculates() && c.protocol == Protocol::CompareExchange,
     },
     Rule {
         illegal: Illegal {
-            mix: "ladder speculative with lifetime immediate",
+            mix: "fallback-order speculative with reclamation immediate",
             reason: "a speculative lookup reads VMAs and page tables that a writer may be freeing",
-            remedy: "use lifetime srcu or rcu",
+            remedy: "use reclamation srcu or rcu",
         },
-        holds: |c| c.ladder.speculates() && c.lifetime == Lifetime::Immediate,
+        holds: |c| c.fallback_order.speculates() && c.reclamation == Reclamation::Immediate,
     },
     Rule {
         illegal: Illegal {
-            mix: "ladder vma-rwsem, vma-count or vma-own with lifetime immediate",
+            mix: "fallback-order vma-rwsem, vma-count or vma-own with reclamation immediate",
             reason: "a fault looks up a VMA, and reads tree nodes, without a lock, \
                      while a writer may be freeing them",
-            remedy: "use lifetime rcu or srcu, or type-stable with ladder vma-count",
+            remedy: "use reclamation rcu or srcu, or type-stable with fallback-order vma-count",
         },
-        holds: |c| c.ladder.vma_lock().is_some() && c.lifetime == Lifetime::Immediate,
+        holds: |c| c.fallback_order.vma_lock().is_some() && c.reclamation == Reclamation::Immediate,
     },
     Rule {
         illegal: Illegal {
-            mix: "lifetime type-stable without ladder vma-count",
+            mix: "reclamation type-stable without fallback-order vma-count",
             reason: "a VMA may be reused after a reader has found it, and only a reference count \
                      of 0 keeps that reader out while the new VMA is initialised",
-            remedy: "use ladder vma-count,mmap, or lifetime rcu",
+            remedy: "use fallback-order vma-count,mmap, or reclamation rcu",
         },
         holds: |c| {
-            c.lifetime == Lifetime::TypeStable && c.ladder.vma_lock() != Some(VmaLockBy::Count)
+            c.reclamation == Reclamation::TypeStable
+                && c.fallback_order.vma_lock() != Some(VmaLockBy::Count)
         },
     },
     Rule {
         illegal: Illegal {
-            mix: "ladder vma-own without a lock, or a lock without that ladder",
-            reason: "only that ladder uses a lock from the embedder, and it requires one",
-            remedy: "set `Config::own_lock` with that ladder only, as examples/own_lock does",
+            mix: "fallback-order vma-own without a lock, or a lock without that order",
+            reason: "only that fallback order uses a lock from the embedder, and it requires one",
+            remedy: "set `Config::own_lock` with that fallback order only, as examples/own_lock does",
         },
-        holds: |c| (c.ladder.vma_lock() == Some(VmaLockBy::Own)) != c.own_lock.is_some(),
+        holds: |c| (c.fallback_order.vma_lock() == Some(VmaLockBy::Own)) != c.own_lock.is_some(),
     },
     Rule {
         illegal: Illegal {
@@ -113,12 +117,12 @@ impl Config {
     /// Checks that the combination of choices is sound.
     ///
     /// # Errors
-    /// The first row that applies. A negative control ([`Broken`]) for such a combination admits
-    /// exactly that one.
+    /// The first row that applies. A negative control ([`NegativeControl`]) for such a combination
+    /// admits exactly that one.
     pub fn check(&self) -> Result<(), Illegal> {
         let excused = |rule: &Rule| {
-            self.broken == Some(Broken::SpeculativeExchange)
-                && rule.illegal.mix == "ladder speculative with protocol compare-exchange"
+            self.negative_control == Some(NegativeControl::SpeculativeExchange)
+                && rule.illegal.mix == "fallback-order speculative with protocol compare-exchange"
         };
         match RULES
             .iter()

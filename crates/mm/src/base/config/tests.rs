@@ -1,7 +1,7 @@
 use super::{
-    Ahead, AnonRmap, Balancing, Broken, Config, ERAS, Era, ExchangeBy, Ladder, Lifetime, Linking,
-    Protocol, Rss, SleepingLocks, era, eras_of_huge_pages, eras_of_migration, eras_without_files,
-    eras_without_migration,
+    AnonRmap, Balancing, Config, ERAS, Era, ExchangeBy, FallbackOrder, Linking, NegativeControl,
+    Prefetch, Protocol, Reclamation, Rss, SleepingLocks, era, eras_of_huge_pages,
+    eras_of_migration, eras_without_files, eras_without_migration,
 };
 use minflt_sync::Succession;
 
@@ -9,7 +9,7 @@ use minflt_sync::Succession;
 fn every_era_is_a_legal_mix_with_a_name_of_its_own() {
     for (at, era) in ERAS.iter().enumerate() {
         assert_eq!(era.config.check(), Ok(()), "{}", era.name);
-        assert!(era.config.broken.is_none());
+        assert!(era.config.negative_control.is_none());
         assert!(ERAS.iter().skip(at + 1).all(|other| other.name != era.name));
     }
 }
@@ -19,7 +19,7 @@ fn each_row_of_the_table_refuses_something_and_gives_a_reason() {
     let legal = era("spf-2017").expect("an era").config;
     let refused = [
         Config {
-            ladder: Ladder::Speculative,
+            fallback_order: FallbackOrder::Speculative,
             ..legal
         },
         Config {
@@ -27,20 +27,20 @@ fn each_row_of_the_table_refuses_something_and_gives_a_reason() {
             ..legal
         },
         Config {
-            lifetime: Lifetime::Immediate,
+            reclamation: Reclamation::Immediate,
             ..legal
         },
         Config {
-            ladder: Ladder::VmaCountMmap,
-            lifetime: Lifetime::Immediate,
+            fallback_order: FallbackOrder::VmaCountMmap,
+            reclamation: Reclamation::Immediate,
             ..legal
         },
         Config {
-            lifetime: Lifetime::TypeStable,
+            reclamation: Reclamation::TypeStable,
             ..legal
         },
         Config {
-            ladder: Ladder::VmaOwnMmap,
+            fallback_order: FallbackOrder::VmaOwnMmap,
             ..legal
         },
         Config {
@@ -66,13 +66,13 @@ fn each_row_of_the_table_refuses_something_and_gives_a_reason() {
 #[test]
 fn speculation_is_legal_with_either_grace_period_and_with_no_other_lifetime() {
     let spf = era("spf-2017").expect("an era").config;
-    for (lifetime, ..) in Lifetime::ALL {
+    for (reclamation, ..) in Reclamation::ALL {
         let config = Config {
-            lifetime: *lifetime,
+            reclamation: *reclamation,
             ..spf
         };
-        let defers = matches!(lifetime, Lifetime::Srcu | Lifetime::Rcu);
-        assert_eq!(config.check().is_ok(), defers, "{lifetime}");
+        let defers = matches!(reclamation, Reclamation::Srcu | Reclamation::Rcu);
+        assert_eq!(config.check().is_ok(), defers, "{reclamation}");
     }
 }
 
@@ -82,33 +82,43 @@ fn only_its_own_negative_control_lets_the_unsound_mix_through() {
     let unsound = spf.with_protocol(Protocol::CompareExchange);
     assert!(unsound.check().is_err());
     assert_eq!(
-        unsound.broken(Some(Broken::SpeculativeExchange)).check(),
+        unsound
+            .with_negative_control(Some(NegativeControl::SpeculativeExchange))
+            .check(),
         Ok(())
     );
-    assert!(unsound.broken(Some(Broken::BlindPopulate)).check().is_err());
+    assert!(
+        unsound
+            .with_negative_control(Some(NegativeControl::BlindPopulate))
+            .check()
+            .is_err()
+    );
 }
 
 #[test]
 fn a_vma_lock_goes_with_every_protocol_and_every_lifetime_that_waits() {
-    let locks = [Ladder::VmaRwsemMmap, Ladder::VmaCountMmap];
-    for (ladder, (protocol, ..)) in locks.iter().flat_map(|ladder| {
+    let locks = [FallbackOrder::VmaRwsemMmap, FallbackOrder::VmaCountMmap];
+    for (fallback_order, (protocol, ..)) in locks.iter().flat_map(|fallback_order| {
         Protocol::ALL
             .iter()
-            .map(move |protocol| (*ladder, protocol))
+            .map(move |protocol| (*fallback_order, protocol))
     }) {
-        let with = |lifetime| Config {
-            ladder,
-            lifetime,
+        let with = |reclamation| Config {
+            fallback_order,
+            reclamation,
             ..era("linux-6.15")
                 .expect("an era")
                 .config
                 .with_protocol(*protocol)
         };
-        assert_eq!(with(Lifetime::Srcu).check(), Ok(()));
-        assert_eq!(with(Lifetime::Rcu).check(), Ok(()));
-        assert!(with(Lifetime::Immediate).check().is_err());
-        let type_stable = with(Lifetime::TypeStable).check();
-        assert_eq!(type_stable.is_ok(), ladder == Ladder::VmaCountMmap);
+        assert_eq!(with(Reclamation::Srcu).check(), Ok(()));
+        assert_eq!(with(Reclamation::Rcu).check(), Ok(()));
+        assert!(with(Reclamation::Immediate).check().is_err());
+        let type_stable = with(Reclamation::TypeStable).check();
+        assert_eq!(
+            type_stable.is_ok(),
+            fallback_order == FallbackOrder::VmaCountMmap
+        );
     }
 }
 
@@ -160,7 +170,7 @@ fn eras_that_cannot_be_told_apart_are_run_once() {
 #[test]
 fn eras_differ_in_nothing_that_is_no_synchronization() {
     for era in ERAS {
-        assert_eq!(era.config.ahead, Ahead::Nothing, "{}", era.name);
+        assert_eq!(era.config.prefetch, Prefetch::Nothing, "{}", era.name);
     }
 }
 

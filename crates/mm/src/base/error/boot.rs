@@ -1,6 +1,6 @@
 //! Errors of system boot.
 
-use crate::base::config::{Broken, Illegal};
+use crate::base::config::{Illegal, NegativeControl};
 use crate::base::policy::MAX_NODES;
 use core::fmt;
 
@@ -20,7 +20,7 @@ pub enum BootError {
     TooManyNodes(u32),
     /// This fix is to be switched off, on a machine that has no controls
     /// ([`minflt_sync::Machine::CONTROLS`]).
-    NoControls(Broken),
+    NoControls(NegativeControl),
 }
 
 impl fmt::Display for BootError {

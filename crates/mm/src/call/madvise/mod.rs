@@ -2,12 +2,12 @@
 //!
 //! | advice | `mmap_lock` | does |
 //! |---|---|---|
-//! | of pages not needed, or not soon | read | takes entries out or ages them ([`pages`]) |
-//! | of pages that are needed | read, a page at a time | faults them in ([`super::populate`]) |
-//! | of what a mapping is for | write | changes its record, in a section ([`flags`]) |
+//! | pages not needed, or not soon | read | unmaps or ages pages ([`pages`]) |
+//! | pages needed soon | read, a page at a time | faults them in ([`super::populate`]) |
+//! | use of a mapping | write | changes its flags, in a write section ([`flags`]) |
 //!
-//! What is mapped in a range is done up to the first mapping that refuses; holes are passed over
-//! and told at the end.
+//! Mappings of the range are processed up to the first that refuses; holes are skipped and reported
+//! at the end.
 //!
 //! Linux: mm/madvise.c do_madvise, madvise_walk_vmas (v6.18).
 
@@ -59,9 +59,9 @@ advice! {
     WillNeed = 3 "WILLNEED",
     /// Its contents are not needed: the next access finds zeros.
     DontNeed = 4 "DONTNEED",
-    /// Its contents are not needed until the next store. A page that is not stored to may be taken,
-    /// and be zeros then. Reclaim does not make use of that, so that contents stay; but no entry
-    /// says any more that anybody stored to them.
+    /// The contents are not needed until the next store. A page that is not stored to may be freed,
+    /// and then reads as zeros. Reclaim does not make use of that, so the contents stay; but the
+    /// dirty bits of the PTEs are cleared.
     Free = 8 "FREE",
     /// The file's contents are to go: a hole is made in it. Anonymous memory has none, and refuses;
     /// so do private mappings.
@@ -82,7 +82,7 @@ advice! {
     WipeOnFork = 18 "WIPEONFORK",
     /// A child gets its contents.
     KeepOnFork = 19 "KEEPONFORK",
-    /// Not needed soon: its pages look as if they had not been used.
+    /// Not needed soon: clears the accessed bits of its pages.
     Cold = 20 "COLD",
     /// Not needed for long: its pages are swapped out, or leave their file's cache. Without a swap
     /// device anonymous memory stays as it is.
@@ -123,9 +123,8 @@ impl<M: Mmu> Mm<M> {
     /// Follows advice about `len` bytes (rounded up to pages) from `start` on.
     ///
     /// # Context
-    /// Sleeps for `mmap_lock`: which it takes for reading, so that faults and other calls like it
-    /// run beside it, or for writing where it changes what the mappings are. Waits for CPUs to
-    /// forget translations.
+    /// Sleeps for `mmap_lock`, which it takes for reading, so that faults and similar calls run
+    /// concurrently, or for writing where it changes VMAs. Waits for TLB flushes.
     ///
     /// # Errors
     /// See [`MadviseError`].

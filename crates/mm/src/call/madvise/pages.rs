@@ -2,7 +2,7 @@
 
 use super::{Advice, advise_each};
 use crate::base::attrs::VmaFlags;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::MadviseError;
 use crate::entry::translation;
 use crate::entry::walk::{Tables, pages};
@@ -79,7 +79,7 @@ impl<M: Mmu> Mm<M> {
             return Err(MadviseError::Invalid);
         }
         let mut end = part.end().align_down(unit);
-        if self.system().lacks(Broken::DiscardRoundsUp) {
+        if self.system().lacks(NegativeControl::DiscardRoundsUp) {
             end = part.end().align_up(unit).unwrap_or(end);
         }
         if part.start() < end {
@@ -151,7 +151,7 @@ impl<M: Mmu> Mm<M> {
     }
 }
 
-/// Gives back what can be given back of the pages of `part` that nobody else maps, used or not.
+/// Reclaims the pages of `part` that have no other mapping, recently used or not.
 ///
 /// Linux: madvise_cold_or_pageout_pte_range, reclaim_pages.
 fn page_out<M: Mmu>(held: Held<'_, M>, part: VirtRange) {
@@ -176,7 +176,7 @@ fn hold_alone<M: Mmu>(tables: Tables<'_, M>, table: Pfn, at: VirtAddr) -> Option
     let sys = tables.system();
     let _held = tables.table_lock(table).lock();
     let pte = tables.entry(table, at).load();
-    let uncounted = sys.lacks(Broken::FoundBeforeCounted) && !pte.is_zero_page();
+    let uncounted = sys.lacks(NegativeControl::FoundBeforeCounted) && !pte.is_zero_page();
     let alone = pte.is_mapped() && (sys.maps_once(pte) || uncounted);
     (alone && sys.frames.hold(pte.pfn(), 1)).then(|| pte.pfn())
 }
@@ -189,7 +189,7 @@ struct Found<'m, M: Mmu> {
     file: Option<FilePart<'m, M>>,
 }
 
-/// Whether a mapping with these flags goes with the advice. What is locked stays.
+/// Whether the advice applies to a mapping with these flags. Locked pages stay.
 ///
 /// Linux: madvise_dontneed_free_valid_vma, can_madv_lru_vma, madvise_remove.
 const fn allowed(advice: Advice, flags: VmaFlags) -> bool {

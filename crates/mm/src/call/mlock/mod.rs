@@ -1,23 +1,21 @@
 //! mlock, munlock, mlockall and munlockall: pages that are faulted in and stay resident.
 //!
 //! # Problem
-//! A program that may not wait for a page asks for pages that are never taken away; the system
-//! limits how many.
+//! A program that must not wait for a page needs resident pages; the system limits their number.
 //!
 //! # Idea
-//! That pages stay is said by a flag of the mapping. How many pages such mappings have is one
-//! number of the address space, which is compared with the limit. (Nothing takes pages yet: a
-//! locked page is one that was faulted in early, and that madvise does not discard.)
+//! A flag of the mapping keeps its pages resident. The number of pages in such mappings is one
+//! counter of the address space, which is compared with the limit.
 //!
 //! # Protocol
-//! `mmap_lock` for writing; for each mapping a section, in which its flags change; then the number.
-//! The pages are faulted in after the lock was let go, under `mmap_lock` for reading. Whoever maps
-//! and unmaps counts by [`Mm::count_mapped`] and [`Mm::count_unmapped`].
+//! `mmap_lock` for writing; for each VMA a write section, in which its flags change; then the
+//! counter. The pages are faulted in after the lock was released, under `mmap_lock` for reading.
+//! Mapping and unmapping count by [`Mm::count_mapped`] and [`Mm::count_unmapped`].
 //!
 //! # Why it is correct
-//! The number changes with the flags under one hold of `mmap_lock` for writing, so that at its end
-//! it is the sum over the mappings, which the ledger checks. Who faults meanwhile sees flags as of
-//! before or after, and does not care: a page that is locked is one like any other.
+//! The counter changes with the flags in one critical section of `mmap_lock`, at whose end it is
+//! the sum over the mappings, which the ledger checks. A concurrent fault sees the flags of before
+//! or after, and treats both alike: it maps a locked page like any other.
 //!
 //! # Cost
 //! A word of the address space, which no fault reads.
@@ -26,7 +24,7 @@
 
 use super::populate::{Failure, NotPopulated, to_lock};
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::{MlockError, NoMemory};
 use crate::base::event::Event;
 use crate::call::thread::Thread;
@@ -55,7 +53,7 @@ impl LockAll {
     /// Pages are faulted in when they are touched (`MCL_ONFAULT`).
     pub const ON_FAULT: Self = Self(4);
 
-    /// The set that Linux's number stands for; mlockall refuses what it does not know.
+    /// The set that Linux's number stands for; mlockall refuses unknown bits.
     #[must_use]
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
@@ -106,7 +104,7 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), NoMemory> {
         let mut change = 0;
         let result = self.set_locked_flags(&writers, range, kind, &mut change);
-        if self.system().lacks(Broken::LockedCountLate) {
+        if self.system().lacks(NegativeControl::LockedCountLate) {
             drop(writers);
             self.locks.change(change);
         } else {
@@ -150,7 +148,7 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<i64, NoMemory> {
         let view = vma.get().view();
         let flags = view.flags.without(Kind::BOTH).with(kind.flags());
-        // Huge pages are never taken away from who has them, and not counted.
+        // Huge pages are always resident, and not counted.
         if flags == view.flags || view.is_huge() {
             return Ok(0);
         }
@@ -259,15 +257,15 @@ impl<M: Mmu> Mm<M> {
         })
     }
 
-    /// Locks all that is mapped, or will be; what is not said to be locked in future is not, from
-    /// now on.
+    /// Locks all current or all future mappings, or both; future mappings are not locked unless
+    /// requested.
     ///
     /// # Context
     /// As [`Mm::mlock`].
     ///
     /// # Errors
     /// See [`MlockError`]; nothing is changed then. A mapping that could not be locked, or a page
-    /// that could not be had, is no error.
+    /// that could not be faulted in, is no error.
     pub fn mlockall(&self, what: LockAll) -> Result<(), MlockError> {
         self.for_no_thread(|share| self.lock_everything(share, what))
     }
@@ -291,7 +289,7 @@ impl<M: Mmu> Mm<M> {
             drop(writers);
             if current {
                 let user = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
-                // Linux ignores what cannot be had.
+                // Linux ignores pages that cannot be faulted in.
                 let _some = self.populate_mapped(share, user, Failure::Skips, to_lock);
             }
             Ok(())

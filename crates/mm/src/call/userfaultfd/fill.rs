@@ -1,31 +1,31 @@
 //! Operations of a userfaultfd handler: fills missing pages, and write-protects pages.
 //!
 //! # Problem
-//! A handler that protects a page takes what is in it for settled: it copies it, and whoever stores
-//! waits. A CPU that still buffers the right to store would change the page behind its back, and a
-//! copy made then lacks a store that has returned.
+//! A handler that protects a page relies on its contents not to change: it copies the page, and
+//! threads that store to it wait. A CPU with a cached writable translation would still change the
+//! page, and the handler's copy would lack a store that has completed.
 //!
 //! # Idea
-//! As any call that takes rights away: lower the entries under their tables' locks, make every CPU
-//! forget, and only then return.
+//! As in any call that removes permissions: write-protect the PTEs under their page-table locks,
+//! flush TLBs, and only then return.
 //!
 //! # Protocol
-//! `mmap_lock` for reading, so that faults go on beside it. Entries under their table's lock. The
-//! invalidation of two that protect the same range is not shared: [`crate::entry::zap`].
+//! `mmap_lock` for reading, so that faults run concurrently. PTEs under their page-table lock. Two
+//! calls that protect the same range do not share a TLB flush: [`crate::entry::zap`].
 //!
 //! # Why it is correct
-//! A store that begins after the call returned finds no right buffered, faults, and finds the
-//! entry's mark. Allowing takes the mark away and grants nothing: the next store faults, and is
-//! decided as every store to a read-only page.
+//! A store that begins after the call returned finds no writable translation, faults, and finds the
+//! PTE's write-protect bit. Allowing stores clears the bit and does not make the PTE writable: the
+//! next store faults, and is resolved as every store to a read-only page.
 //!
 //! # Cost
-//! An exchange an entry, one invalidation.
+//! An exchange per PTE, one TLB flush.
 //!
-//! Linux: mm/userfaultfd.c mfill_atomic, mwriteprotect_range; 6ce64428d62 for the invalidation.
+//! Linux: mm/userfaultfd.c mfill_atomic, mwriteprotect_range; 6ce64428d62 for the TLB flush.
 
 use super::{Uffd, UffdMode, Wake, for_parts, whole_pages};
 use crate::base::attrs::VmaFlags;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::UffdError;
 use crate::entry::translation;
 use crate::entry::zap::Zap;
@@ -37,15 +37,15 @@ use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Grant, Mmu, Paging, Pte};
 
 impl<M: Mmu> Uffd<'_, M> {
-    /// Fills holes from `to` on with pages that hold `from`, and wakes who waits there.
+    /// Fills holes from `to` on with pages that hold `from`, and wakes the threads that wait there.
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for reading, page by page.
     ///
     /// # Errors
-    /// `Invalid`: no whole pages, or protected where stores are not watched. `NotWatched`: the
-    /// range is not within one watched mapping. `Exists`: there is a page. `NoMemory`. `Partial`:
-    /// one of these, after some pages were filled.
+    /// `Invalid`: no whole pages, or protected where the mapping is not registered for
+    /// write-protection. `NotWatched`: the range is not within one watched mapping. `Exists`: there
+    /// is a page. `NoMemory`. `Partial`: one of these, after some pages were filled.
     pub fn copy(
         &self,
         to: VirtAddr,
@@ -64,7 +64,7 @@ impl<M: Mmu> Uffd<'_, M> {
         self.fill(range, needs, wake, part)
     }
 
-    /// Fills holes with the shared page of zeros, and wakes who waits there.
+    /// Fills holes with the shared zero page, and wakes the threads that wait there.
     ///
     /// # Context
     /// As [`Uffd::copy`].
@@ -126,14 +126,14 @@ impl<M: Mmu> Uffd<'_, M> {
         }
     }
 
-    /// Protects the pages of a range: who stores to one from now on waits. Or allows stores again,
-    /// and wakes who waits.
+    /// Write-protects the pages of a range: a store to one from now on waits. Or allows stores
+    /// again, and wakes the threads that wait.
     ///
     /// # Context
-    /// Sleeps for `mmap_lock`, which it takes for reading; waits for CPUs to forget translations.
+    /// Sleeps for `mmap_lock`, which it takes for reading; waits for TLB flushes.
     ///
     /// # Errors
-    /// `Invalid`: no whole pages, or nobody to be woken by protecting. `NotWatched`: nothing is
+    /// `Invalid`: no whole pages, or a wake-up requested with protection. `NotWatched`: nothing is
     /// mapped there, or a mapping whose stores are not watched; what lies before it was done.
     pub fn writeprotect(
         &self,
@@ -170,7 +170,7 @@ fn protect_parts<M: Mmu>(
 ) -> Result<(), UffdError> {
     let mut result = Err(UffdError::NotWatched);
     let mut zap = Zap::begin(held.tables(), range);
-    let late = held.system().lacks(Broken::ProtectWithoutFlush);
+    let late = held.system().lacks(NegativeControl::ProtectWithoutFlush);
     let lowered = |pte: Pte<M::Paging>| {
         let grant = match pte.moving() {
             Some(_) => pte.grant_later(),
@@ -178,14 +178,14 @@ fn protect_parts<M: Mmu>(
         };
         pte.is_uffd_wp() && grant < Grant::Write
     };
-    let skips = held.system().lacks(Broken::WatchSkipsMoving);
+    let skips = held.system().lacks(NegativeControl::WatchSkipsMoving);
     let change = |pte: Pte<M::Paging>| match protect {
         _ if skips && !pte.is_mapped() => None,
         WriteProtected::Yes if lowered(pte) => None,
         WriteProtected::Yes if pte.is_mapped() => {
             Some(pte.with_grant(pte.grant().min(Grant::Read)).uffd_wp())
         }
-        // It comes back so.
+        // Restored with this protection after migration.
         WriteProtected::Yes if pte.moving().is_some() => {
             let grant = pte.grant_later().min(Grant::Read);
             Some(pte.granting_later(grant).uffd_wp())

@@ -1,12 +1,12 @@
 //! userfaultfd: faults on missing or write-protected pages are resolved by a handler.
 //!
-//! What there is: registering and unregistering ranges, for holes and for write-protection; the
-//! faults to read, one at a time; COPY, ZEROPAGE, WRITEPROTECT, WAKE ([`fill`]). A child does not
-//! inherit anything, and no events are reported but faults. The queue is in [`queue`], a fault's
-//! own side in [`crate::fault`].
+//! Supported: registering and unregistering ranges, for missing pages and for write-protection;
+//! reading faults, one at a time; COPY, ZEROPAGE, WRITEPROTECT, WAKE ([`fill`]). A forked child
+//! inherits nothing, and the only events are faults. The queue is in [`queue`], the fault's side in
+//! [`crate::fault`].
 //!
-//! Registering changes mappings: under `mmap_lock` for writing, inside their sections. Filling and
-//! protecting change entries only, under `mmap_lock` for reading.
+//! Registering changes VMAs: under `mmap_lock` for writing, inside their write sections. Filling
+//! and protecting change PTEs only, under `mmap_lock` for reading.
 //!
 //! Linux: fs/userfaultfd.c, mm/userfaultfd.c (v6.18).
 
@@ -38,7 +38,7 @@ pub enum UffdMode {
     Both,
 }
 
-/// Whether those who wait in a range are woken by what is done to it.
+/// Whether an operation wakes the threads that wait in its range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
     /// They are.
@@ -47,8 +47,7 @@ pub enum Wake {
     No,
 }
 
-/// A handler's end: watches ranges of an address space. When it is dropped, its ranges are watched
-/// no more, and whoever waits goes on.
+/// A userfaultfd: the handler's end. Dropping it unregisters its ranges and wakes all waiters.
 #[derive(Debug)]
 pub struct Uffd<'m, M: Mmu> {
     mm: &'m Mm<M>,
@@ -64,7 +63,7 @@ impl<M: Mmu> Mm<M> {
         self.userfaultfd_with(UffdFaults::Wait)
     }
 
-    /// The same, and what faults in its ranges come to.
+    /// The same, with the way in which faults in its ranges are reported.
     ///
     /// # Errors
     /// No memory.
@@ -91,17 +90,18 @@ impl UffdMode {
 const WATCHED: VmaFlags = VmaFlags::UFFD_MISSING.with(VmaFlags::UFFD_WP);
 
 impl<M: Mmu> Uffd<'_, M> {
-    /// Watches what is mapped in `len` bytes from `start` on, for `mode`. What it watches for that
-    /// already stays as it is; what it watched for something else only, it does not any more, and
-    /// who waits there tries again.
+    /// Registers the mappings in `len` bytes from `start` on, for `mode`. A mapping registered for
+    /// that mode stays as it is; one registered for another mode changes its mode, and threads that
+    /// wait there retry.
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for writing.
     ///
     /// # Errors
     /// `Invalid`: no whole pages, nothing mapped there, or write-protection on tables that have no
-    /// bit for it, or a file. `Busy`: another one watches part of it; nothing has changed then.
-    /// `NoMemory`: what lies below the mapping that could not be split is watched.
+    /// bit for it, or a file. `Busy`: part of it is registered with another userfaultfd; nothing
+    /// has changed then. `NoMemory`: the mappings below the one that could not be split are
+    /// registered.
     pub fn register(&self, start: VirtAddr, len: u64, mode: UffdMode) -> Result<(), UffdError> {
         let protects = mode.flags().has(VmaFlags::UFFD_WP);
         if protects && M::Paging::bits().uffd_wp == 0 {
@@ -128,7 +128,8 @@ impl<M: Mmu> Uffd<'_, M> {
                 let result = change_all(self.mm, &writers, range, watched);
                 drop(writers);
                 if replaced.get() {
-                    // Allowing a store wakes nobody where stores are not watched.
+                    // Allowing stores wakes no thread where the mapping is not registered for
+                    // write-protection.
                     self.mm.wake_userfaults(range);
                 }
                 result?;
@@ -138,14 +139,15 @@ impl<M: Mmu> Uffd<'_, M> {
         })
     }
 
-    /// Watches what is mapped in `len` bytes from `start` on no more. Who waits there goes on.
+    /// Unregisters the mappings in `len` bytes from `start` on, and wakes the threads that wait
+    /// there.
     ///
     /// # Context
     /// Sleeps for `mmap_lock`, which it takes for writing.
     ///
     /// # Errors
-    /// `Invalid`: no whole pages, nothing mapped there, or another one watches part of it.
-    /// `NoMemory` as [`Uffd::register`].
+    /// `Invalid`: no whole pages, nothing mapped there, or part of it registered with another
+    /// userfaultfd. `NoMemory` as [`Uffd::register`].
     pub fn unregister(&self, start: VirtAddr, len: u64) -> Result<(), UffdError> {
         as_call(self.mm.system(), || {
             self.mm.system().with_memory(|| {
@@ -160,7 +162,7 @@ impl<M: Mmu> Uffd<'_, M> {
         })
     }
 
-    /// Wakes whoever waits in `len` bytes from `start` on, to try again.
+    /// Wakes the threads that wait in `len` bytes from `start` on; they retry.
     ///
     /// # Errors
     /// `Invalid`: no whole pages.
@@ -170,8 +172,8 @@ impl<M: Mmu> Uffd<'_, M> {
         Ok(())
     }
 
-    /// The next fault that nobody has read yet; sleeps until there is one, which there never is
-    /// where faults come to signals ([`UffdFaults::Signal`]).
+    /// The next unread fault; sleeps until there is one, which never happens where faults raise
+    /// signals ([`UffdFaults::Signal`]).
     ///
     /// # Errors
     /// No memory for a place to sleep in.
@@ -188,7 +190,7 @@ impl<M: Mmu> Uffd<'_, M> {
         })
     }
 
-    /// The next fault that nobody has read yet, if there is one.
+    /// The next unread fault, if there is one.
     ///
     /// # Errors
     /// `Again`: there is none.
@@ -227,8 +229,8 @@ impl<M: Mmu> Drop for Uffd<'_, M> {
             let mut at = VirtAddr(0);
             while let Some(view) = writers.held().find(at).map(Vma::view) {
                 if view.uffd == self.number {
-                    // Where that fails the mapping goes on naming a number that nobody has, which
-                    // watches nothing.
+                    // If that fails the mapping keeps a number that no userfaultfd has, which has
+                    // no effect.
                     let _unwatched = change(mm, &writers, view.range, unwatched);
                 }
                 at = view.range.end();
@@ -285,7 +287,7 @@ fn change_all<M: Mmu>(
     })
 }
 
-/// Changes who watches `part`, and allows stores again that nobody watches any more.
+/// Changes the registration of `part`, and allows stores again where write-protection ended.
 fn change<M: Mmu>(
     mm: &Mm<M>,
     writers: &Writers<'_, M>,

@@ -97,7 +97,7 @@ impl<M: Mmu> Frames<M> {
         }
     }
 
-    /// A block of 2^`order` frames of `node` that nobody has yet, if `keep` more stay free there.
+    /// A free block of 2^`order` frames of `node`, if at least `keep` more stay free there.
     #[cold]
     #[track_caller]
     pub(crate) fn take_block_of(&self, node: u32, order: u32, keep: u64) -> Option<Pfn> {
@@ -139,7 +139,7 @@ impl<M: Mmu> Frames<M> {
         pfn
     }
 
-    /// The node of the CPU that asks.
+    /// The node of the calling CPU.
     pub(crate) fn home(&self, at: &M::Instance) -> u32 {
         at.node_of(minflt_sync::this_cpu::<M>()) % self.nodes
     }

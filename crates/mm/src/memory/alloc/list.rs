@@ -25,7 +25,7 @@ const ROOM: usize = 512;
 pub(super) const MOST: usize = ROOM - BATCH;
 /// What a list keeps at first, and the least it falls back to.
 pub(super) const LEAST: usize = 64;
-/// Frames that move between a list and a zone in one hold. Linux: 63 (`pcp->batch`).
+/// Frames that move between a list and a zone under one zone lock. Linux: 63 (`pcp->batch`).
 pub(super) const BATCH: usize = 64;
 
 /// The free frames of one CPU.

@@ -18,8 +18,8 @@
 //!
 //! # Cost
 //! Usually a pop on a line of this CPU; one zone lock per block or batch of 64 taken or given back,
-//! whatever pieces the zone's memory is in. A CPU that frees as much as it takes, up to 448 frames
-//! in between, soon goes to the zone no more.
+//! whatever pieces the zone's memory is in. A CPU that frees as much as it allocates, up to 448
+//! frames in between, soon needs the zone no more.
 
 mod choose;
 mod list;
@@ -46,7 +46,7 @@ use zone::{Fetched, MAX_ORDER, Zone};
 
 /// A CPU takes a block of at most 2^this frames from a zone.
 const BLOCK_ORDER: u32 = 8;
-/// Frames that are taken before the one that a fault asks for.
+/// Frames allocated before the one whose lines a fault prefetches.
 const BETWEEN: usize = 2;
 
 /// All frames of a system.
@@ -176,14 +176,14 @@ impl<M: Mmu> Frames<M> {
         };
         let frame = self.get(pfn);
         frame.set_use(used_as);
-        // ORDERING: Release; pairs with [frame-put]: who takes a reference to what he thinks is a
-        // page of a file sees that it left the file.
+        // ORDERING: Release; pairs with [frame-put]: a page-cache lookup that takes a reference
+        // sees that the frame left the file.
         frame.refs.store(1, Ordering::Release);
         Some(pfn)
     }
 
-    /// Asks for the descriptor of a frame that this CPU takes soon, and for the line at `offset` of
-    /// it, if any: not for the next one, whose fault may be here before the lines are.
+    /// Prefetches the descriptor of a frame that this CPU allocates soon, and its line at `offset`,
+    /// if any: not of the next one, whose fault may come before the lines arrive.
     #[inline(always)]
     pub(crate) fn prefetch_coming(&self, at: &M::Instance, offset: Option<u64>) {
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
@@ -260,7 +260,7 @@ impl<M: Mmu> Frames<M> {
             frame.set_zeroed(Zeroed::No);
             frame.set_use(Use::Free);
         }
-        // What was put together of blocks goes back as such.
+        // A frame range made of several blocks is freed block by block.
         let part = order.min(MAX_ORDER);
         let parts = (pfn.0..pfn.0 + (1 << order)).step_by(1 << part);
         let zone = self.zones.get(self.node_of(pfn));
@@ -294,12 +294,12 @@ impl<M: Mmu> Frames<M> {
         }
     }
 
-    /// Gives a frame back that nobody refers to.
+    /// Frees an unreferenced frame.
     #[inline]
     pub(crate) fn free(&self, pfn: Pfn) {
         let frame = self.get(pfn);
         frame.next_generation();
-        // Whoever looks at it once it is somebody else's finds nothing here until that says so.
+        // After reuse, a late lookup finds no owner here until the new owner sets it.
         frame.mapping.poke(0);
         frame.set_zeroed(Zeroed::No);
         frame.set_use(Use::FreeCpu);
@@ -311,7 +311,7 @@ impl<M: Mmu> Frames<M> {
         }
     }
 
-    /// Gives back what is too much of this CPU's list, and a frame that had no room in it.
+    /// Returns the excess of this CPU's list to the zones, and a frame that did not fit.
     #[cold]
     #[inline(never)]
     fn free_oldest(&self, other: Option<Pfn>) {
@@ -322,8 +322,8 @@ impl<M: Mmu> Frames<M> {
         }
     }
 
-    /// Gives frames of a CPU's list back to their zones, in a hold of each zone. The list is no
-    /// longer looked at: to wait for a zone is to let other tasks of this CPU run.
+    /// Returns frames of a CPU's list to their zones, under one lock of each zone. The list is not
+    /// used after that: waiting for a zone lets other tasks of this CPU run.
     #[cold]
     fn free_batch(&self, mut batch: Batch) {
         let frames = &mut batch.frames[..batch.len];
@@ -371,7 +371,7 @@ impl<M: Mmu> Frames<M> {
         pfn.or_else(|| self.none())
     }
 
-    /// No frame: which who asked may not be the one to say.
+    /// Records an allocation failure, for callers that cannot report it.
     #[cold]
     fn none(&self) -> Option<Pfn> {
         // SAFETY: 1: the CPU's own, and a task does not leave its CPU within this function.

@@ -30,13 +30,13 @@
 //! exclusively until it maps or frees it.
 //!
 //! # Cost
-//! A take or a give back: one lock of the system and at most two lines of the node's list; nothing
-//! is done for each of the frames. Growing and shrinking touch every frame's descriptor.
+//! Allocating or freeing a page: one system-wide lock and at most two lines of the node's list; the
+//! page's frames are not touched one by one. Growing and shrinking touch every frame's descriptor.
 //!
-//! # What Linux has beside
-//! Surplus pages: a pool that is made smaller than what is in use keeps those pages until they are
-//! free, and takes more than it has for a moment where that is allowed. Here a pool shrinks by
-//! free pages only and never lends. Growing moves and reclaims nothing.
+//! # Differences from Linux
+//! Surplus pages: a Linux pool that is made smaller than its use keeps those pages until they are
+//! freed, and may grow temporarily where that is allowed. Here a pool shrinks by free pages only
+//! and never overcommits. Growing neither migrates nor reclaims.
 //!
 //! Linux: mm/hugetlb.c set_max_huge_pages, hugetlb_acct_memory, dequeue_hugetlb_folio_vma,
 //! free_huge_folio; HPageRestoreReserve (v6.12).
@@ -54,7 +54,7 @@ use minflt_pgtable::Mmu;
 use minflt_sync::order::HugetlbLock;
 use minflt_sync::{Ordering, PerCpu, Plain, SpinLock};
 
-/// The huge pages of one size. On lines of their own: other faults read what stands around them.
+/// The huge pages of one size. On cache lines of their own: other faults read the adjacent fields.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Pools<M: Mmu> {
@@ -116,9 +116,9 @@ pub struct NodeCounters {
 /// Whether a huge page is taken that was promised to the taker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Taking {
-    /// It was: his reservation is used up.
+    /// Reserved: the caller's reservation is consumed.
     Reserved,
-    /// It was not: only what is promised to nobody.
+    /// Not reserved: only an unreserved page.
     Unreserved,
 }
 
@@ -194,7 +194,7 @@ impl<M: Mmu> Pools<M> {
         Some(pfn)
     }
 
-    /// Puts a page that nobody refers to into the list of `node`.
+    /// Puts an unreferenced page into the list of `node`.
     pub(crate) fn push(&self, counts: &mut Counts, table: &FrameTable<M>, node: u32, pfn: Pfn) {
         let list = self.list_locked_mut(counts, node);
         let next = core::mem::replace(&mut list.head, pfn.0 as u32);
@@ -236,10 +236,10 @@ impl<M: Mmu> Frames<M> {
 
     /// A huge page of a size, for page number `index` of a mapping, as `policy` chooses: the first
     /// of its frames, with one reference. `None` where the nodes it allows have none left, or all
-    /// that is left is promised to others.
+    /// that is left is reserved by others.
     ///
-    /// The caller owns a reservation if he says so. It is used up with the page, and comes back
-    /// with it as long as the page is marked.
+    /// With [`Taking::Reserved`] the caller owns a reservation. It is consumed with the page, and
+    /// restored with it as long as the page is marked.
     ///
     /// Linux: dequeue_hugetlb_folio_vma.
     #[track_caller]
@@ -292,7 +292,7 @@ impl<M: Mmu> Frames<M> {
         Some(found)
     }
 
-    /// Gives a huge page back that nobody refers to; its reservation, too, where it is marked.
+    /// Frees an unreferenced huge page, and restores its reservation where it is marked.
     ///
     /// Linux: free_huge_folio.
     pub(crate) fn free_huge(&self, pfn: Pfn) {
@@ -316,8 +316,8 @@ impl<M: Mmu> Frames<M> {
         counts.reserved += u64::from(restores);
     }
 
-    /// Drops the caller's reference if it is the last one: the page comes back, and its reservation
-    /// with it. Otherwise false, and he still has it.
+    /// Drops the caller's reference if it is the last one: the page is freed, and its reservation
+    /// restored. Otherwise returns false, and the caller keeps the reference.
     pub(crate) fn put_restored(&self, pfn: Pfn) -> bool {
         let frame = self.get(pfn);
         // ORDERING: AcqRel; pairs with [frame-put], as of any last reference.
@@ -400,8 +400,8 @@ impl<M: Mmu> Frames<M> {
         }
     }
 
-    /// Whether each huge page is in its node's list exactly if nobody refers to it, and the counts
-    /// are those of the lists.
+    /// Whether exactly the unreferenced huge pages are in their nodes' lists, and the counts are
+    /// those of the lists.
     pub(crate) fn huge_adds_up(&self) -> Result<(), &'static str> {
         HugeSize::ALL
             .into_iter()

@@ -13,15 +13,15 @@ impl<M: Mmu> Frames<M> {
         self.put_many(pfn, 1)
     }
 
-    /// Takes a reference to a frame that may be free, or anybody's: false, with none taken, if it
-    /// has none left. What it is has to be looked at after that.
+    /// Takes a reference to a frame that may be free or reused: false, with none taken, if its
+    /// count is 0. The caller must then recheck what the frame is.
     ///
     /// Linux: folio_try_get.
     #[inline]
     pub(crate) fn try_hold(&self, pfn: Pfn) -> bool {
         let refs = &self.get(pfn).refs;
         let mut found = refs.load(Ordering::Relaxed);
-        // Pins stop far below; those who look for a page are no more than there are tasks.
+        // Pins are refused far below; lookups in progress are at most as many as tasks.
         while found != 0 && found < u32::MAX {
             // ORDERING: Acquire; pairs with [frame-put].
             match refs.cas(found, found + 1, Ordering::Acquire, Ordering::Relaxed) {

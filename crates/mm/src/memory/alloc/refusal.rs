@@ -11,7 +11,7 @@
 //! from 1 until none fails, every allocation of the call has failed once.
 //!
 //! # Cost
-//! None where runs are not checked; else a look at a word past the door.
+//! None in unchecked runs; else a load that bypasses the access hook.
 //!
 //! [`Frames::alloc_block`]: crate::memory::alloc::Frames::alloc_block
 //! [`Slab::alloc`]: minflt_sync::slab::Slab::alloc
@@ -100,7 +100,7 @@ impl<M: Mmu> System<M> {
         self.frames.refusals.arm(which);
     }
 
-    /// The line whose allocation was the first to be refused since the last time any was armed.
+    /// The line whose allocation was the first to be refused since the last arming.
     #[must_use]
     pub fn refused_allocation(&self) -> Option<&'static Location<'static>> {
         self.frames.refusals.refused()

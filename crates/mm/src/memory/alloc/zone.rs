@@ -131,7 +131,7 @@ impl<M: Mmu> Zone<M> {
         }
     }
 
-    /// Takes blocks of 2^order frames back, in one hold.
+    /// Frees blocks of 2^order frames, under one lock.
     pub(super) fn free_many(
         &self,
         table: &FrameTable<M>,

@@ -17,37 +17,34 @@
 //!   slot: 0 -> WRITING, count 0                     entry sampled: names the slot
 //!   entries: present -> slot, one exchange each     slot: count + 1, unless WRITING or 0
 //!     slot: count + 1 before each                   entry still names it? else count - 1, again
-//!   all CPUs have forgotten the page                contents read, with nothing held
-//!   nobody else refers to it? written               under the table's lock: entry is the sampled
-//!   slot: WRITING goes, sleepers woken                one, and becomes the page's
+//!   TLB flush                                     contents read, with no lock held
+//!   no other reference? written                   under the table's lock: entry is the sampled
+//!   slot: WRITING cleared, sleepers woken           one, and becomes the page's
 //!   frame freed                                     slot: count - 2
 //! ```
 //! If swap-out fails (a device error, another reference, an entry left), the swap entries are
 //! removed by the reverse map before WRITING is cleared.
 //!
 //! # Why it is correct
-//! The slot is taken first, so an entry goes from the page to the slot in one exchange: nobody ever
-//! finds it empty. Contents are written after the exchange, with all CPUs told, so there is no
-//! store that the device lacks: the dirty bit need not be asked. Nobody reads a slot that is being
-//! written. Whoever reads one counts in it, so it is not used for another page meanwhile, and an
-//! entry that names it afterwards has named it all the time: what was read is what belongs there.
-//! (Without that count a page could come in, be stored to and go out to the same slot, while
-//! somebody still has what was there before.)
+//! The slot is allocated first, so a PTE changes from the page to the swap entry in one exchange,
+//! and is never empty. The contents are written after the TLB flush, so the device misses no store,
+//! whatever the dirty bit. A slot under writing is not read. A reader holds a count on the slot, so
+//! it is not reused meanwhile, and an entry that names it afterwards has named it all the time: the
+//! contents read are the right ones. (Without that count a page could be swapped in, stored to and
+//! swapped out to the same slot, while another thread still has the old contents.)
 //!
-//! What was read is a page of the reader's own: processes that shared a page before it went out
-//! have a copy each afterwards. So there is no cache of pages that are in a slot and in a frame at
-//! the same time, a page is *exclusive* when it comes in, and its slot is free as soon as all
-//! have it.
+//! A swapped-in page belongs to the reader alone: processes that shared it before swap-out get a
+//! copy each. So there is no swap cache, a page is *exclusive* when it is swapped in, and its slot
+//! is free once all sharers have read it.
 //!
 //! # Cost
-//! A line of words serves 16 slots, and each CPU looks for free ones in a part of its own first.
-//! Where most are taken, it looks at a word for each 4,096 slots, and at a few groups of 64.
-//! Out: two exchanges on the slot's word, one more and one of the entry for each entry, a copy, one
-//! invalidation. In: three exchanges on the slot's word, and a copy.
+//! A cache line of words covers 16 slots, and each CPU searches its own part first. Where most are
+//! in use, the search reads a word for each 4,096 slots, and a few groups of 64. Out: two exchanges
+//! on the slot's word, one more and one of the entry for each entry, a copy, one TLB flush. In:
+//! three exchanges on the slot's word, and a copy.
 //!
-//! Linux: mm/swapfile.c, mm/swap_state.c, mm/memory.c do_swap_page. Linux keeps a cache of such
-//! pages, by which processes go on to share them, and which saves writing what was not stored to
-//! since.
+//! Linux: mm/swapfile.c, mm/swap_state.c, mm/memory.c do_swap_page. Linux's swap cache lets
+//! processes continue to share such pages, and saves rewriting pages that were not stored to since.
 
 mod device;
 mod search;
@@ -68,7 +65,7 @@ use minflt_sync::{Atomic, Ordering};
 const WRITING: u32 = 1 << 31;
 /// Somebody sleeps until it is not.
 const WAITERS: u32 = 1 << 30;
-/// Entries that name the slot, and those who read it.
+/// Swap entries that name the slot, and readers in progress.
 const COUNT: u32 = WAITERS - 1;
 
 /// Sets the keys of slots apart from those of frames, which sleep in the same queues.
@@ -105,7 +102,7 @@ impl<M: Mmu> SwapArea<M> {
     /// `None` where memory is too small for the device.
     ///
     /// # Safety
-    /// 1. `words` is zeroed memory of [`Swap::word_bytes`] bytes, aligned, used by nobody else, and
+    /// 1. `words` is zeroed memory of [`Swap::word_bytes`] bytes, aligned, without other users, and
     ///    outlives the area.
     pub(crate) unsafe fn new(
         words: NonNull<Atomic<u32, M>>,
@@ -166,7 +163,7 @@ impl<M: Mmu> SwapArea<M> {
     /// `count` less; the last frees the slot.
     pub(crate) fn put_many(&self, slot: u64, count: u32) {
         // ORDERING: SeqCst; pairs with [swap-full]. Release, by the same step; pairs with
-        // [swap-slot]: who takes the slot next writes it after we have read it.
+        // [swap-slot]: the next owner of the slot writes it after this read.
         let before = self.word(slot).sub(count, Ordering::SeqCst);
         if before & COUNT < count {
             M::violation(format_args!("count underflow of swap slot {slot}"));
@@ -187,8 +184,8 @@ impl<M: Mmu> SwapArea<M> {
             if found & COUNT == 0 {
                 return Sought::Gone;
             }
-            // ORDERING: Acquire; pairs with [swap-slot]: what was written can be read, and whoever
-            // took an entry out before the slot was used again has taken it out.
+            // ORDERING: Acquire; pairs with [swap-slot]: the contents written are visible, and so
+            // are removals of entries from before the slot was reused.
             match word.cas(found, found + 1, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Sought::Counted,
                 Err(now) => found = now,
@@ -206,12 +203,12 @@ impl<M: Mmu> SwapArea<M> {
         u64::from(self.count(slot))
     }
 
-    /// Whether anybody names the slot or uses it. For oracles, while nothing runs.
+    /// The slot's word: whether it has entries or readers. For oracles, while nothing runs.
     pub(crate) fn peek(&self, slot: u64) -> u32 {
         self.word(slot).peek()
     }
 
-    /// Frames that the device owns, which are nobody else's.
+    /// Number of frames that the device owns.
     pub(crate) const fn frames(&self) -> u64 {
         match &self.device {
             Backing::Memory(memory) => memory.frames(),
@@ -262,7 +259,7 @@ impl<M: Mmu> System<M> {
         self.swap.begin(&self.cpus.this().slot, first)
     }
 
-    /// A slot is written, or nobody wants it any more.
+    /// Ends the writing of a slot, successful or not.
     pub(crate) fn end_slot(&self, slot: u64) {
         let word = self.swap.word(slot);
         // ORDERING: Release, by the step inside; pairs with [swap-slot].
@@ -275,10 +272,11 @@ impl<M: Mmu> System<M> {
         }
     }
 
-    /// Sleeps until a slot is not being written any more.
+    /// Sleeps until the writing of a slot ends.
     ///
     /// # Context
-    /// Sleeps; holds no lock that whoever writes may want: neither a page's nor what stands behind.
+    /// Sleeps; holds no lock that the writer may need: neither a page's nor one after it in the
+    /// lock order.
     pub(crate) fn await_slot(&self, slot: u64) {
         let word = self.swap.word(slot);
         self.files
@@ -286,7 +284,8 @@ impl<M: Mmu> System<M> {
             .wait_clear(KEYS | slot, word, WRITING, WAITERS);
     }
 
-    /// Fills frame `pfn`, which is the caller's, with what is in `slot`, in which he counts.
+    /// Fills frame `pfn`, which the caller owns, with the contents of `slot`, on which the caller
+    /// has a count.
     ///
     /// # Context
     /// Sleeps, and waits for the device.

@@ -10,9 +10,9 @@
 //!
 //! # Protocol
 //! ```text
-//! a search finds nothing in a group        whoever frees a slot
+//! a search finds nothing in a group        a thread frees a slot
 //!   the group's bit is set                   word: becomes 0
-//!   the group is looked at again             the group's bit is set? cleared
+//!   the group is searched again              the group's bit is set? cleared
 //!   a free slot? the bit is cleared          the flag is set? cleared
 //!                the flag is set? cleared
 //! a search finds nothing at all
@@ -21,12 +21,12 @@
 //! ```
 //!
 //! # Why it is correct
-//! All these steps are in one order ([swap-full]). Of the one who sets a bit and looks at the slots
-//! after it, and the one who frees a slot and looks at the bit after it, one at least sees what the
-//! other did; and likewise of the one who sets the flag and looks at the bits, and the one who
-//! clears a bit and looks at the flag. A bit may be missing where nothing is free: then the next
-//! search of the group sets it. As a CPU sets it when it leaves a group, the groups in which that
-//! is so are as many as CPUs.
+//! All these steps are in one total order ([swap-full]). One thread sets a bit and then rereads the
+//! slots; another frees a slot and then reads the bit: at least one of them sees the other's store.
+//! The same holds for setting the flag and then rereading the bits, against clearing a bit and then
+//! reading the flag. A bit may be clear although the group is full: then the next search of the
+//! group sets it. Since a CPU sets it when it leaves a group, there are at most as many such groups
+//! as CPUs.
 //!
 //! Linux: mm/swapfile.c, whose clusters are in lists by how full they are (v6.18).
 
@@ -56,8 +56,8 @@ impl<M: Mmu> SwapArea<M> {
         if found.is_some() {
             return found;
         }
-        // ORDERING: SeqCst; pairs with [swap-full]: who frees a slot after the last look below sees
-        // this, and takes it back.
+        // ORDERING: SeqCst; pairs with [swap-full]: a thread that frees a slot after the last check
+        // below sees this flag, and clears it.
         self.full.store(1, Ordering::SeqCst);
         let found = self.search(from, first);
         if found.is_some() {

@@ -1,28 +1,29 @@
 //! The page cache index: maps page numbers to frames, with lockless lookup.
 //!
 //! # Problem
-//! Every fault on a file looks a page up, on all CPUs at once, while others put pages in and take
-//! them out.
+//! Every file fault looks up a page, on all CPUs at once, while other threads insert and remove
+//! pages.
 //!
 //! # Idea
-//! A radix tree whose nodes are only ever added: a slot goes from nothing to a node by one
-//! exchange, and stays. What a lookup stands on is memory of its kind as long as the cache lives.
+//! A radix tree whose nodes are only ever added: a slot changes from empty to a node by one
+//! exchange, and never changes again. The nodes that a lookup visits stay allocated as long as the
+//! cache exists.
 //!
 //! # Protocol
-//! The root word names the top node and says how high it stands. A number that it does not reach
-//! makes a new top above, whose first slot is the old one. A page is put in by an exchange from
-//! nothing, by whoever holds its lock, and taken out by whoever holds its lock.
+//! The root word names the top node and its height. A page number beyond its reach adds a new top
+//! node, whose first slot is the old one. A page is inserted, by an exchange of an empty slot, and
+//! removed by a thread that holds the page's lock.
 //!
 //! # Why it is correct
-//! Nodes and their slots do not change once they lead somewhere, so an old root leads to the same
-//! nodes as a new one does for the numbers it reaches. Of two who make the same node one loses the
-//! exchange, and frees its own. Nothing is freed before the cache goes.
+//! Nodes and slots do not change once they point to a node, so an old root leads to the same nodes
+//! as a new one for the numbers it covers. Of two threads that add the same node one loses the
+//! exchange, and frees its own. Nothing is freed before the cache is.
 //!
 //! # Cost
-//! A load for each 6 bits of the largest number. A node is 512 bytes; those of a truncated file
-//! stay until it is closed.
+//! A load for each 6 bits of the largest page number. A node is 512 bytes; those of a truncated
+//! file stay until it is closed.
 //!
-//! Linux: lib/xarray.c, whose readers stand in an RCU section, and whose nodes are freed.
+//! Linux: lib/xarray.c, whose readers run in an RCU section, and whose nodes are freed.
 
 use crate::base::error::NoMemory;
 use crate::system::System;
@@ -62,7 +63,7 @@ fn node<'a, M: Mmu>(address: u64) -> Option<&'a CacheNode<M>> {
     node_ptr(address).map(|node| unsafe { node.as_ref() })
 }
 
-/// Where it is, for who frees it.
+/// Its address, to free it.
 fn node_ptr<M: Mmu>(address: u64) -> Option<NonNull<CacheNode<M>>> {
     NonNull::new((address & !HEIGHT) as *mut CacheNode<M>)
 }
@@ -100,8 +101,8 @@ impl<'i, M: Mmu> InOrder<'i, M> {
         Some(&leaf.slots[slot_of(number, 1)])
     }
 
-    /// Asks for the slots of a range, as far as one node has them: all lines at once, and not the
-    /// second when the first one has come.
+    /// Prefetches the slots of a range, as far as they are in one node: all lines at once, so that
+    /// the fetches overlap.
     #[inline]
     pub(super) fn prefetch(&mut self, range: Range<u64>) {
         /// Slots of a line.
@@ -223,14 +224,14 @@ impl<M: Mmu> Index<M> {
     pub(super) fn free(&self, sys: &System<M>) {
         let root = self.root.swap(0, Ordering::Relaxed);
         if let Some(top) = node_ptr::<M>(root) {
-            // SAFETY: 1: the last one who has the cache frees it.
+            // SAFETY: 1: the last reference to the cache frees it.
             unsafe { free_below(sys, top, root & HEIGHT) };
         }
     }
 }
 
-/// Puts a new node into a slot or root that holds `old`, unless somebody else does; `height` is
-/// what a root says, and 0 in a slot. Returns the node that stands there now.
+/// Installs a new node in a slot or root that holds `old`, unless another thread does; `height` is
+/// the height for a root, and 0 for a slot. Returns the node that is there now.
 fn put_in<'a, M: Mmu>(
     sys: &System<M>,
     place: &Atomic<u64, M>,
@@ -246,7 +247,7 @@ fn put_in<'a, M: Mmu>(
     let found = match place.cas(old, new, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => new,
         Err(found) => {
-            // SAFETY: 1, 2: allocated above, seen by nobody.
+            // SAFETY: 1, 2: allocated above, never published.
             unsafe { sys.files.nodes.free(fresh, sys) };
             found
         }
@@ -294,7 +295,7 @@ fn count<M: Mmu>(at: &CacheNode<M>, height: u64) -> u64 {
 }
 
 /// # Safety
-/// 1. `at` is a node of this height of an index that nobody else has, and that names it no more.
+/// 1. `at` is a node of this height of an index without other users, and is unlinked from it.
 unsafe fn free_below<M: Mmu>(sys: &System<M>, at: NonNull<CacheNode<M>>, height: u64) {
     if height > 1 {
         // SAFETY: 1 of this function.

@@ -1,15 +1,16 @@
 //! The reverse map of a file: which VMAs map a page ([`crate::pages::interval`]).
 //!
-//! A mapping of a file has one link, which has a reference to the file and a span in its tree,
-//! guarded by `i_mmap`. It is taken out after its pages, and after every CPU has forgotten them:
-//! who writes back finds no mapping then, and who has a translation still stores to the page.
-//! Of a segment of shared memory it is also what counts as attached ([`super::segments`]).
+//! A mapping of a file has one link, which has a reference to the file and a node in its interval
+//! tree, guarded by `i_mmap`. It is unlinked after its pages are unmapped and their TLB flush is
+//! complete: otherwise writeback would find no mapping while a CPU with a stale translation still
+//! stores to the page. The link of a segment of shared memory is also what counts as attached
+//! ([`super::segments`]).
 //!
 //! Linux: mm/vma.c `__vma_link_file`, unlink_file_vma.
 
 use super::{PageCache, Unused};
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::mm::Mm;
 use crate::pages::interval::{Mapped, Span};
@@ -33,8 +34,8 @@ pub(crate) struct FileLink<M: Mmu> {
     /// The address of the lock of a mapping of huge pages, 0 where there is none. Immutable once
     /// others can find the link.
     lock: Atomic<u64, M>,
-    /// The address of what a private mapping of huge pages has set aside, 0 where that is nothing.
-    /// Written by: who has `mmap_lock`, write, and the VMA's section.
+    /// The address of a private hugetlb mapping's reservation, 0 for none. Written by: a holder of
+    /// `mmap_lock`, write, in the VMA's write section.
     own: Atomic<u64, M>,
 }
 
@@ -65,7 +66,7 @@ impl<M: Mmu> FileLink<M> {
         unsafe { self.cache.as_ref() }
     }
 
-    fn lacks(&self, fix: Broken) -> bool {
+    fn lacks(&self, fix: NegativeControl) -> bool {
         self.cache().system().lacks(fix)
     }
 
@@ -87,7 +88,7 @@ impl<M: Mmu> FileLink<M> {
 
 impl<M: Mmu> System<M> {
     /// The link of a new VMA, number `id`, to the file that `view` maps: the address, 0 for
-    /// anonymous memory. It stands in no tree yet ([`Vma::link_follows`]).
+    /// anonymous memory. It is in no tree yet ([`Vma::link_follows`]).
     ///
     /// # Errors
     /// No memory.
@@ -105,7 +106,7 @@ impl<M: Mmu> System<M> {
         if flags.has(VmaFlags::HUGE_OWNER) {
             new.own = Atomic::new(OwnPages::none_used(self)?);
         }
-        if flags.has(VmaFlags::HUGETLB) && !self.lacks(Broken::LinkBeforeLock) {
+        if flags.has(VmaFlags::HUGETLB) && !self.lacks(NegativeControl::LinkBeforeLock) {
             new.lock = Atomic::new(HugeLock::fresh(self));
         }
         let (lock, own) = (new.lock.peek(), new.own.peek());
@@ -130,14 +131,14 @@ impl<M: Mmu> System<M> {
         let old = unsafe { gone.as_ref() };
         let cache = old.cache();
         {
-            // Faults on huge pages may hold that throughout.
+            // Hugetlb faults may hold it throughout.
             let _map = cache.faults_hold_map().then(|| cache.map_lock.write());
             let _tree = cache.i_mmap.write();
             cache.spans.remove(&old.span);
         }
         close_huge(self, old.lock(), old.own());
         let held = old.cache;
-        // SAFETY: 1, 2: in no tree any more, and the VMA goes.
+        // SAFETY: 1, 2: removed from the tree, and the VMA is being freed.
         unsafe { self.files.links.free(gone, self) };
         // SAFETY: the link's reference is still there.
         unsafe { held.as_ref() }.unmapped_by(mm);
@@ -147,10 +148,10 @@ impl<M: Mmu> System<M> {
 }
 
 impl<M: Mmu> Vma<M> {
-    /// What the reverse maps say of it is what the record says, after this.
+    /// Updates the VMA's nodes in the reverse maps to its attributes.
     ///
     /// # Context
-    /// Under `mmap_lock` for writing, or the VMA is nobody else's. Sleeps for the locks of its
+    /// Under `mmap_lock` for writing, or with an unpublished VMA. Sleeps for the locks of its
     /// file's mappings and of its anon_vmas.
     #[inline]
     pub(crate) fn link_follows(&self) {
@@ -170,8 +171,7 @@ impl<M: Mmu> Vma<M> {
         self.spans_follow(enough);
     }
 
-    /// Whether its link says what the record says, and stands in the tree. For oracles, while
-    /// nothing runs.
+    /// Whether its link is in the tree with the VMA's attributes. For oracles, while nothing runs.
     pub(crate) fn link_agrees(&self) -> bool {
         link::<M>(self.link()).is_none_or(|own| own.span.agrees(&self.peek()))
     }
@@ -193,12 +193,12 @@ impl<M: Mmu> Vma<M> {
             cache.spans.put(&own.span, &view);
         }
         let sys = cache.system();
-        if sys.lacks(Broken::LinkBeforeLock) && view.is_huge() && own.lock() == 0 {
+        if sys.lacks(NegativeControl::LinkBeforeLock) && view.is_huge() && own.lock() == 0 {
             own.lock.store(HugeLock::fresh(sys), Ordering::Relaxed);
         }
     }
 
-    /// It goes: what it has set aside and not used is anybody's again.
+    /// The mapping is being removed: returns its unused reservation to the pool.
     pub(crate) fn give_back_own(&self, sys: &System<M>) {
         let Some(link) = link::<M>(self.link()) else {
             return;
@@ -225,11 +225,10 @@ impl<M: Mmu> Vma<M> {
         OwnPages::at(link::<M>(self.link())?.own())
     }
 
-    /// It is a part of `old` from now on, or will be: what that has set aside is both's. The VMA is
-    /// nobody else's.
+    /// The VMA becomes a part of `old`: both share `old`'s reservation. The VMA is not published.
     pub(crate) fn share_own(&self, old: &Self) {
         let (new, own) = (link::<M>(self.link()), old.huge_own());
-        if let Some(new) = new.filter(|new| new.lacks(Broken::SplitNamesLock)) {
+        if let Some(new) = new.filter(|new| new.lacks(NegativeControl::SplitNamesLock)) {
             new.name_lock_of(old);
         }
         let (Some(new), Some(own)) = (new, own) else {
@@ -245,7 +244,7 @@ impl<M: Mmu> Vma<M> {
         }
     }
 
-    /// Takes away what the mapping has set aside, and lets that go.
+    /// Detaches the mapping's reservation, and drops the reference to it.
     pub(crate) fn drop_own(&self, sys: &System<M>) {
         if let Some(link) = link::<M>(self.link()) {
             close_huge(sys, 0, link.own.swap(0, Ordering::Relaxed));
@@ -253,10 +252,10 @@ impl<M: Mmu> Vma<M> {
     }
 }
 
-/// What a link had of huge pages goes with it.
+/// Frees the hugetlb state of a link.
 fn close_huge<M: Mmu>(sys: &System<M>, lock: u64, own: u64) {
     if let Some(lock) = HugeLock::<M>::ptr(lock) {
-        // SAFETY: 1: the link's, which nobody finds any more.
+        // SAFETY: 1: the link's reference; the link is no longer reachable.
         unsafe { HugeLock::put(lock, sys) };
     }
     if let Some(own) = OwnPages::<M>::ptr(own) {
@@ -265,7 +264,7 @@ fn close_huge<M: Mmu>(sys: &System<M>, lock: u64, own: u64) {
     }
 }
 
-/// The link that a span of a file's tree stands in.
+/// The link that contains a node of a file's interval tree.
 fn link_of<M: Mmu>(span: &Span<M>) -> Option<&FileLink<M>> {
     link(span.address() - offset_of!(FileLink<M>, span) as u64)
 }

@@ -1,35 +1,34 @@
 //! Files: their page cache and their mappings.
 //!
 //! # Problem
-//! A page of a file is one page for all who map it. A fault has to find it without a lock that
-//! others wait for; truncation has to take it away from every address space, while faults go on
-//! that would map it again.
+//! All mappings of a file share its pages. A fault must find a page without a contended lock;
+//! truncation must unmap a page from every address space, while faults would map it again.
 //!
 //! # Idea
-//! A [`PageCache`] holds what there is of a file: an index from page numbers to frames
-//! ([`index`]), the reverse map to the mappings ([`links`]), the size. A frame that is cached
-//! names its cache and its page number. Whoever wants to rely on that locks the frame (the
-//! *folio lock*) and looks again.
+//! A [`PageCache`] holds what is cached of a file: an index from page numbers to frames
+//! ([`index`]), the reverse map to the mappings ([`links`]), the size. A cached frame names its
+//! cache and its page number. Code that relies on that locks the frame (the *folio lock*) and
+//! rechecks.
 //!
 //! # Protocol
-//! - Find: look the frame up, take a reference unless it has none left, look the slot up again
+//! - Find: look the frame up, take a reference unless the count is 0, look the slot up again
 //!   ([`pages`]).
-//! - Map: the frame locked, its cache and number looked at again, the size looked at; then the
-//!   entry is put in, and only then the lock is let go.
-//! - Truncate: the size first; then the entries go, by the reverse map; then the frames, each
-//!   locked, and if it was mapped again its entries, too; then the copies once more
+//! - Map: lock the frame, recheck its cache and number, check the size; then install the PTE, and
+//!   only then unlock.
+//! - Truncate: set the size first; then unmap the PTEs, by the reverse map; then remove the frames,
+//!   each locked, and if it was mapped again unmap it, too; then unmap the private copies once more
 //!   ([`truncate`]).
-//! - Store through a shared mapping: the frame is marked dirty before the entry grants stores.
-//!   Write back: entries lose the right to store, every CPU is told, then the mark goes, then the
-//!   page is written ([`writeback`]).
+//! - Store through a shared mapping: the frame is marked dirty before the PTE allows stores. Write
+//!   back: write-protect the PTEs, flush TLBs, clear the dirty mark, write the page
+//!   ([`writeback`]).
 //!
 //! # Why it is correct
-//! A fault that locked a frame before truncation did, and saw the old size, has put its entry in
-//! when truncation gets the lock, which then sees that the frame is mapped. One that locks it
-//! after sees the new size, or that the frame is no longer the cache's. A page is found by its
-//! number only where slot and frame agree while a reference is held, so a frame that was freed
-//! and used again is never taken for the page. An entry that grants stores names a page that is
-//! marked dirty; what is stored after the mark went is stored by a fault, which sets it again.
+//! A fault that locked a frame before truncation did, and saw the old size, has installed its PTE
+//! when truncation gets the lock, which then sees that the frame is mapped. A fault that locks it
+//! later sees the new size, or that the frame is no longer the cache's. A page is found by its
+//! number only where slot and frame agree while a reference is held, so a frame that was freed and
+//! reused is never taken for the page. A writable PTE names a page that is marked dirty; a store
+//! after the mark was cleared takes a fault, which sets it again.
 //!
 //! # Cost
 //! A fault on a cached page: the index's walk, two exchanges for the lock, one for the reference,
@@ -100,11 +99,11 @@ pub enum FileAccess {
     ReadWrite,
 }
 
-/// What is cached of a file, and who maps it.
+/// The cached pages of a file, and its mappings.
 #[repr(C, align(64))]
 pub(crate) struct PageCache<M: Mmu> {
     system: *const System<M>,
-    /// Where pages come from and go to; `None` for a file that is memory only.
+    /// The device for read-in and writeback; `None` for an in-memory file.
     ops: Option<&'static dyn FileOps<M>>,
     /// Distinguishes it from every other file of the system, and names it in `maps`. Immutable.
     pub(crate) id: u64,
@@ -113,19 +112,19 @@ pub(crate) struct PageCache<M: Mmu> {
     size: Atomic<u64, M>,
     /// The page behind the last one that was read in, and how many are read ahead of it. A hint.
     read: read::Ahead<M>,
-    /// Handles, links of mappings, and those who read a page in.
+    /// References: handles, links of mappings, and page reads in progress.
     refs: Atomic<u64, M>,
     /// Neighbours among all files. Guarded by: the list's lock, in [`Files`].
     next: Atomic<u64, M>,
     prev: Atomic<u64, M>,
-    /// Held by whoever changes the size or takes pages out. Linux: `i_rwsem`.
+    /// Held to change the size or to remove pages. Linux: `i_rwsem`.
     pub(crate) resize: RwSem<FileLock, M>,
     /// Guards `links`.
     pub(crate) i_mmap: RwSem<IMmapLock, M>,
     pub(crate) spans: Spans<M>,
-    /// Of huge pages: what faults hold while they use a table, where that is the choice.
+    /// Hugetlb: held by faults while they use a page table, where that is the choice.
     pub(crate) map_lock: RwSem<HugeMapLock, M>,
-    /// Held by who maps huge pages until they are reserved. Linux: hugetlbfs's `i_rwsem`.
+    /// Held by mmap of huge pages until they are reserved. Linux: hugetlbfs's `i_rwsem`.
     pub(crate) reserving: RwSem<HugeReserveLock, M>,
     /// Huge pages that are reserved or were used.
     pub(crate) reserved: Reservations<M>,
@@ -134,10 +133,10 @@ pub(crate) struct PageCache<M: Mmu> {
     pub(crate) made_to: Atomic<u64, M>,
     /// How large its pages are, where they are huge. Immutable.
     pub(crate) huge: Option<HugeSize>,
-    /// The segment that it is the memory of, 0 for none. Set before anybody has it.
+    /// The segment whose memory it is, 0 for none. Set before it is published.
     pub(crate) segment: Atomic<u64, M>,
-    /// The address of another file that nobody refers to any more, 0 for none. Guarded by: the
-    /// list's owner ([`UnusedFiles`]).
+    /// Link to the next unreferenced file, 0 for none. Guarded by: the list's owner
+    /// ([`UnusedFiles`]).
     unused: Atomic<u64, M>,
 }
 
@@ -150,9 +149,9 @@ pub(crate) struct Files<M: Mmu> {
     pub(crate) links: Slab<FileLink<M>, M>,
     /// The address of the first of all files, 0 for none.
     first: SpinLock<u64, FilesLock, M>,
-    /// How many of them are on devices: their clean pages can be had again.
+    /// How many of them are on devices: their clean pages can be reclaimed.
     on_devices: Atomic<u64, M>,
-    /// Where those sleep who wait for pages.
+    /// Where threads sleep that wait for pages.
     pub(crate) waits: WaitTable<M>,
 }
 
@@ -177,7 +176,7 @@ impl<M: Mmu> Files<M> {
     }
 }
 
-// SAFETY: the free link overwrites `system`; nobody holds a cache that was freed.
+// SAFETY: the free link overwrites `system`, which is not read after the cache is freed.
 unsafe impl<M: Mmu> SlabObject for PageCache<M> {}
 // SAFETY: the system outlives it and is shared, as `FileOps` is; all else is shared by its locks.
 unsafe impl<M: Mmu> Send for PageCache<M> {}
@@ -185,7 +184,7 @@ unsafe impl<M: Mmu> Send for PageCache<M> {}
 unsafe impl<M: Mmu> Sync for PageCache<M> {}
 
 impl<M: Mmu> System<M> {
-    /// A file; of huge pages, if it is told how large.
+    /// A file; a hugetlb file, if a page size is given.
     pub(crate) fn make_file(
         &self,
         ops: Option<&'static dyn FileOps<M>>,
@@ -318,7 +317,7 @@ impl<M: Mmu> PageCache<M> {
         self.size.store(bytes, Ordering::Release);
     }
 
-    /// It has at least that many bytes from now on, whoever else makes it longer.
+    /// Extends the file to at least that many bytes; concurrent calls may extend it, too.
     pub(crate) fn grow_to(&self, bytes: u64) {
         let mut size = self.size.load(Ordering::Relaxed);
         while size < bytes {

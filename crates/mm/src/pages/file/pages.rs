@@ -2,7 +2,7 @@
 
 use super::index::InOrder;
 use super::{FileHandle, PageCache};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::entry::zap::Only;
 use crate::memory::frame::Use;
@@ -18,7 +18,7 @@ pub(crate) enum Sought<'c, M: Mmu> {
     Locked(Locked<'c, M>),
     /// It has to be read in first, which may take long.
     Absent,
-    /// The file ends before it, or its memory is broken.
+    /// The file ends before it, or it is hardware-poisoned.
     Beyond,
 }
 
@@ -34,13 +34,13 @@ pub(crate) enum Looked<'c, M: Mmu> {
 }
 
 impl<M: Mmu> PageCache<M> {
-    /// Page `index`, if it is cached. While its references are frozen this looks again and again:
-    /// the caller holds no lock that spins.
+    /// Page `index`, if it is cached. Retries while its reference count is frozen: the caller holds
+    /// no spinlock.
     ///
     /// # Races
-    /// Between the look at the slot and the reference the frame may be freed and used for
-    /// something else. So the slot is looked at again: if it still names the frame, the cache had
-    /// its reference all the time (P21).
+    /// Between the lookup of the slot and the reference the frame may be freed and reused. So the
+    /// slot is reread: if it still names the frame, the cache held its reference all the time
+    /// (P21).
     ///
     /// Linux: filemap_get_entry.
     #[inline]
@@ -55,7 +55,7 @@ impl<M: Mmu> PageCache<M> {
         }
     }
 
-    /// One look, at pages in order. Waits for nobody.
+    /// One lookup, without waiting; for pages in order.
     #[inline]
     pub(crate) fn look_next(&self, slots: &mut InOrder<'_, M>, index: u64) -> Looked<'_, M> {
         let slot = slots.slot(index);
@@ -81,7 +81,7 @@ impl<M: Mmu> PageCache<M> {
         }
         let page = Page::held(sys, pfn);
         // ORDERING: Acquire; pairs with [cache-slot].
-        if slot.load(Ordering::Acquire) == found || sys.lacks(Broken::CachedUnchecked) {
+        if slot.load(Ordering::Acquire) == found || sys.lacks(NegativeControl::CachedUnchecked) {
             Looked::Found(page)
         } else {
             Looked::Busy
@@ -148,8 +148,9 @@ impl<M: Mmu> PageCache<M> {
             if !page.is(self, index) {
                 continue;
             }
-            // With the lock held: who truncates comes to this page later, or has been here.
-            let within = index < self.pages() || self.system().lacks(Broken::SizeBeforeLock);
+            // With the page locked: truncation reaches this page later, or has already passed it.
+            let within =
+                index < self.pages() || self.system().lacks(NegativeControl::SizeBeforeLock);
             if !within || page.frame().is_poisoned() {
                 return Ok(Sought::Beyond);
             }
@@ -160,7 +161,7 @@ impl<M: Mmu> PageCache<M> {
         }
     }
 
-    /// A new page of zeros; none where somebody was faster, or the file became shorter.
+    /// A new zeroed page; `None` if another thread was faster, or the file was truncated.
     fn make_zeros(&self, index: u64) -> Result<Option<Locked<'_, M>>, NoMemory> {
         let Some(page) = self.make(index)? else {
             return Ok(None);
@@ -173,8 +174,8 @@ impl<M: Mmu> PageCache<M> {
         Ok(Some(page))
     }
 
-    /// A new page, locked, of whatever contents; none where somebody was faster, or the file
-    /// became shorter.
+    /// A new page, locked, with arbitrary contents; `None` if another thread was faster, or the
+    /// file was truncated.
     pub(crate) fn make(&self, index: u64) -> Result<Option<Locked<'_, M>>, NoMemory> {
         let sys = self.system();
         let slot = self.index.slot_for(sys, index)?;
@@ -197,15 +198,15 @@ impl<M: Mmu> PageCache<M> {
         // ORDERING: fence SeqCst; pairs with [file-resize]: the page is there before the size is
         // looked at.
         M::fence(Ordering::SeqCst);
-        if index >= self.pages() && !sys.lacks(Broken::SizeBeforeLock) {
+        if index >= self.pages() && !sys.lacks(NegativeControl::SizeBeforeLock) {
             self.take_out(index, &locked);
             return Ok(None);
         }
         Ok(Some(locked))
     }
 
-    /// Page `index`, which is locked, and to which nobody has a reference, is in another frame from
-    /// now on: the caller has that locked, too.
+    /// Replaces the frame of page `index`, which is locked and has no other references, by `pfn`,
+    /// which the caller has locked, too.
     pub(crate) fn replace(&self, index: u64, pfn: Pfn) {
         if let Some(slot) = self.index.slot(index) {
             // ORDERING: Release; pairs with [cache-slot].
@@ -225,9 +226,9 @@ impl<M: Mmu> PageCache<M> {
 }
 
 impl<M: Mmu> FileHandle<'_, M> {
-    /// Marks a cached page as one whose memory is broken: whoever touches it from now on gets a
-    /// signal, and nobody maps it again. Returns whether the page is cached; of a file of huge
-    /// pages that is not supported, and nothing is done.
+    /// Marks a cached page as hardware-poisoned: an access from now on raises SIGBUS, and it is not
+    /// mapped again. Returns whether the page is cached. Not supported for hugetlb files: does
+    /// nothing.
     ///
     /// Linux: memory_failure, of which this is the part that a fault sees.
     pub fn poison(&self, index: u64) -> bool {

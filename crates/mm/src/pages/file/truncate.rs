@@ -3,22 +3,22 @@
 //! ```text
 //! truncate                                 fault
 //! size                                     page locked
-//! entries go, by the reverse map           size: still the old one
-//! page: waits for its lock                 entry put in
-//!                                          lock let go
-//! page locked; it is mapped: entries go
-//! the page leaves the cache
-//! copies go, once more
+//! unmaps the PTEs, by the reverse map      size: still the old one
+//! page: waits for its lock                 PTE installed
+//!                                          unlocked
+//! page locked; it is mapped: unmaps it
+//! removes the page from the cache
+//! unmaps private copies, once more
 //! ```
-//! A private copy of a page behind the end goes, too; one of a page in a hole stays, since it is
-//! the mapping's own.
+//! A private copy of a page behind the end is unmapped, too; one of a page in a hole stays, since
+//! it is the mapping's own.
 //!
 //! Linux: mm/truncate.c truncate_pagecache, truncate_inode_pages_range, truncate_cleanup_folio;
 //! mm/memory.c unmap_mapping_range.
 
 use super::{PageCache, pages_of};
 use crate::base::attrs::VmaFlags;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::FileError;
 use crate::entry::zap::{Only, Zap};
 use core::ops::ControlFlow;
@@ -30,11 +30,10 @@ use minflt_sync::Ordering;
 const LAST: u64 = u64::MAX >> 8;
 
 impl<M: Mmu> PageCache<M> {
-    /// Takes the entries of pages `first` to `last` out of every address space: with or without
-    /// the copies that private mappings made.
+    /// Unmaps pages `first` to `last` from every address space, with or without the private copies.
     ///
     /// # Context
-    /// Sleeps for `i_mmap`; waits for CPUs to forget translations.
+    /// Sleeps for `i_mmap`; waits for TLB flushes.
     pub(super) fn unmap(&self, first: u64, last: u64, which: Only) {
         let _tree = self.i_mmap.read();
         let _all = self.spans.each(first, last, |part| {
@@ -58,12 +57,12 @@ impl<M: Mmu> PageCache<M> {
             }
             page.await_writeback();
             let mapped = page.frame().maps.load(Ordering::Relaxed) > 0;
-            if mapped && !lacks(Broken::TruncateUnmapsOnce) {
+            if mapped && !lacks(NegativeControl::TruncateUnmapsOnce) {
                 self.unmap(index, index, which);
             }
             self.take_out(index, &page);
         });
-        if which == Only::All && !lacks(Broken::TruncateUnmapsOnce) {
+        if which == Only::All && !lacks(NegativeControl::TruncateUnmapsOnce) {
             self.unmap(first, last, which);
         }
     }
@@ -107,7 +106,7 @@ impl<M: Mmu> PageCache<M> {
         // ORDERING: fence SeqCst; pairs with [file-resize]: the size is there before pages are
         // looked for.
         M::fence(Ordering::SeqCst);
-        // Before any page goes: a device that refuses keeps what it has, and so does the file.
+        // Before any page is removed: if the device refuses, the file keeps its pages, too.
         if let Some(Err(error)) = self.ops.map(|ops| ops.resize(bytes)) {
             // ORDERING: Release; pairs with [file-size].
             self.size.store(old, Ordering::Release);

@@ -1,20 +1,20 @@
 //! Unreferenced files, until they are closed.
 //!
 //! # Problem
-//! Dropping the last reference to a file writes back what is dirty, and frees its pages: a wait for
-//! a device, and work for each page. The last reference is often a mapping's, which goes under
-//! `mmap_lock`; whoever wants that would wait for the device, too.
+//! Dropping the last reference to a file writes back dirty pages, and frees all: a wait for a
+//! device, and work for each page. The last reference is often a mapping's, dropped under
+//! `mmap_lock`; other threads that need the lock would wait for the device, too.
 //!
 //! # Protocol
 //! The step that takes the reference count to 0 makes an [`Unused`], of which there is one for each
-//! file. Closing is what dropping it does. Whoever holds a lock puts it into [`UnusedFiles`], which
-//! is dropped behind the lock ([`crate::change::writers::Writers`]).
+//! file. Dropping it closes the file. A thread that holds a lock puts it into [`UnusedFiles`],
+//! which is dropped after the lock is released ([`crate::change::writers::Writers`]).
 //!
 //! # Why it is correct
-//! A count of 0 is never raised again, so the file is the owner's of its [`Unused`], and can be in
-//! one list only. It is closed on a CPU, though the thread that drops the last handle need not be
-//! one ([`minflt_sync::Machine::on_a_cpu`]). Until it is closed it is among all files, with its
-//! pages; reclaim may take clean ones and write dirty ones, as of any file.
+//! A count of 0 is never raised again, so the file belongs to the owner of its [`Unused`], and can
+//! be in one list only. It is closed on a CPU, though the thread that drops the last handle need
+//! not be on one ([`minflt_sync::Machine::on_a_cpu`]). Until it is closed it remains in the list of
+//! all files, with its pages; reclaim may take clean ones and write dirty ones, as of any file.
 //!
 //! Linux: fput, which leaves the last reference to `task_work` or a work queue (fs/file_table.c).
 
@@ -25,7 +25,7 @@ use core::ptr::NonNull;
 use minflt_pgtable::Mmu;
 use minflt_sync::{Job, Ordering, lockdep};
 
-/// A file that nobody refers to any more. Dropping it closes the file.
+/// An unreferenced file. Dropping it closes the file.
 ///
 /// # Invariants
 /// The reference count of the file is 0, and this is the only value that names it.
@@ -47,7 +47,8 @@ impl<M: Mmu> PageCache<M> {
         drop(unsafe { Self::unused(cache) });
     }
 
-    /// One less, for who holds locks. The last one gets the file, to close it with nothing held.
+    /// Drops a reference, for callers that hold locks. The last one gets the file, to close it with
+    /// no lock held.
     ///
     /// # Safety
     /// 1. As of [`PageCache::put`].
@@ -71,7 +72,7 @@ impl<M: Mmu> PageCache<M> {
     unsafe fn close(cache: NonNull<Self>) {
         // SAFETY: 1 of this function: live, until the free below.
         let this = unsafe { cache.as_ref() };
-        // Whoever can be told of an error has gone. Linux: the same, at the last iput.
+        // No caller is left to report an error to. Linux: the same, at the last iput.
         let _nobody_asks = this.write_all();
         if this.is_huge() {
             this.drop_all_huge();
@@ -109,7 +110,7 @@ impl<M: Mmu> Drop for Unused<M> {
 }
 
 /// # Safety
-/// 1. `arg` is a cache to which nobody refers. 2. It is called once.
+/// 1. `arg` is an unreferenced cache. 2. It is called once.
 unsafe fn close<M: Mmu>(arg: *const ()) {
     let Some(cache) = NonNull::new(arg.cast_mut().cast::<PageCache<M>>()) else {
         return;
@@ -118,7 +119,7 @@ unsafe fn close<M: Mmu>(arg: *const ()) {
     unsafe { PageCache::close(cache) };
 }
 
-/// Files that nobody refers to any more, closed when this is dropped.
+/// Unreferenced files, closed when this is dropped.
 pub(crate) struct UnusedFiles<M: Mmu> {
     /// The last that was added, which names the one before.
     last: Cell<Option<NonNull<PageCache<M>>>>,

@@ -2,28 +2,27 @@
 //!
 //! # Protocol
 //! ```text
-//! page locked, an earlier writeback waited for
-//! entries that grant stores grant loads, by the reverse map; every CPU is told
-//! dirty goes, writeback comes; lock let go
-//! the page is written
-//! writeback goes; after an error dirty comes back, and who asked is told
-//! after the last page of a sync: what the file is on is told to keep it
+//! lock the page, wait for an earlier writeback
+//! write-protect its PTEs, by the reverse map; TLB flush
+//! clear dirty, set writeback; unlock
+//! write the page
+//! clear writeback; after an error set dirty again, and report it to the caller
+//! after the last page of a sync: flush the device's cache
 //! ```
 //!
 //! # Why it is correct
-//! What was stored before the CPUs were told is in the page when it is written. Who stores later
-//! faults, and marks the page dirty before the entry lets him: it is written again by the next
-//! who syncs. The mark goes with the page locked, so no fault sets it in between and has it taken
-//! away.
+//! A store before the TLB flush is in the page when it is written. A later store faults, and marks
+//! the page dirty before its PTE allows it: the next sync writes it again. The mark is cleared with
+//! the page locked, so no mark that a fault sets is lost.
 //!
-//! A page that reclaim wrote is clean, and yet what the file is on may have it in a cache only. So
-//! whoever syncs asks for that cache to be written out, also where no page was dirty.
+//! A page that reclaim wrote is clean, and yet may be in the device's cache only. So a sync flushes
+//! that cache also where no page was dirty.
 //!
-//! Linux: mm/page-writeback.c write_cache_pages, folio_clear_dirty_for_io; mm/rmap.c
-//! folio_mkclean. Pages are found by looking at all that are cached; there they are tagged.
+//! Linux: mm/page-writeback.c write_cache_pages, folio_clear_dirty_for_io; mm/rmap.c folio_mkclean.
+//! Dirty pages are found by scanning all cached pages; Linux tags them.
 
 use super::PageCache;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::base::file::IoError;
 use crate::entry::zap::{Only, Zap};
@@ -80,8 +79,8 @@ impl<M: Mmu> PageCache<M> {
         self.write_locked(page).map(drop)
     }
 
-    /// Writes a dirty page of this file that the caller has locked, and that nobody else is
-    /// writing. Who drops the cache waits for that; once this has returned it may be gone.
+    /// Writes a dirty page of this file that the caller has locked, and that is not under
+    /// writeback. Dropping the cache waits for the write; after the return the cache may be gone.
     ///
     /// # Context
     /// Sleeps for the reverse map's lock, and for the device, with the page not locked.
@@ -94,7 +93,7 @@ impl<M: Mmu> PageCache<M> {
         };
         let (sys, frame) = (self.system(), page.frame());
         let index = frame.index.load(Ordering::Relaxed);
-        if !sys.lacks(Broken::WriteUnprotected) {
+        if !sys.lacks(NegativeControl::WriteUnprotected) {
             self.protect(index, page.pfn());
         }
         frame.clean();

@@ -1,44 +1,44 @@
 //! Hugetlb files: allocation and removal of their pages.
 //!
 //! # Problem
-//! A truncation that first took pages away and found out later which faults had been faster would
-//! have to give back, in four states of a reservation, what a fault had made.
+//! A truncation that first removed pages and later found out which faults had been faster would
+//! have to undo, in four states of a reservation, what a fault had done.
 //!
 //! # Idea
-//! The size first; then, under the mutex of *every* page behind it, whether there is one or not,
-//! what is there goes.
+//! Set the size first; then remove the pages behind it, under the fault mutex of *every* page
+//! number, whether that page exists or not.
 //!
 //! # Protocol
 //! ```text
 //! truncate                          fault
 //! size                              mutex
 //!                                   size: the old one
-//! waits for the mutex               makes, maps the page
-//! mutex: the page, its entries go   mutex let go
+//! waits for the mutex               allocates, maps the page
+//! mutex: unmaps, removes the page   mutex released
 //! ```
-//! A page that is mapped is taken out of all mappings, by the file's reverse map. Under `i_mmap` a
-//! mapping's lock is tried; who cannot have it lets `i_mmap` go, waits for the lock, and keeps it
-//! while he looks at the file's mappings again. With `i-mmap` a cut holds `map_lock` from beginning
-//! to end.
+//! A mapped page is unmapped everywhere, by the file's reverse map. Under `i_mmap` a mapping's lock
+//! is only tried; if that fails, truncation releases `i_mmap`, waits for the lock, and keeps it
+//! while it walks the file's mappings again. With `i-mmap` a truncation holds `map_lock`
+//! throughout.
 //!
 //! # Why it is correct
-//! A fault that has the mutex first either sees the new size and makes nothing, or its page is
-//! found. One that has it later sees the new size (P54).
+//! A fault that takes the mutex first either sees the new size and allocates nothing, or its page
+//! is found. One that takes it later sees the new size (P54).
 //!
-//! Who maps a file makes it longer, and reserves pages, with `mmap_lock` held, so not under the
-//! lock of its size. `reserving` keeps that apart from cuts and holes, which change the same two:
-//! what a mapping was told is reserved is not taken away before it has said so.
+//! mmap extends a file, and reserves pages, with `mmap_lock` held, so not under the lock of the
+//! file's size. `reserving` excludes it from truncation and hole punching, which change the same
+//! two: a reservation is not withdrawn before the mapping that made it has recorded it.
 //!
 //! # Cost
-//! For each page of the part that goes: its fault mutex, its own lock, the pool's, the file's
-//! reservations, and those of the tables that map it. `i_mmap` and the mappings' locks once.
+//! For each page removed: its fault mutex, its own lock, the locks of the pool, of the file's
+//! reservations, and of the page tables that map it. `i_mmap` and the mappings' locks once.
 //!
 //! Linux: fs/hugetlbfs/inode.c remove_inode_hugepages, hugetlb_unmap_file_folio,
 //! hugetlb_vmdelete_list (v6.1).
 
 use super::HugeSize;
 use super::zap::NoFaults;
-use crate::base::config::{Broken, Hugetlb};
+use crate::base::config::{Hugetlb, NegativeControl};
 use crate::base::error::FileError;
 use crate::base::event::Event;
 use crate::base::policy::Policy;
@@ -57,7 +57,7 @@ use minflt_sync::Ordering;
 /// Why a huge page could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NotMade {
-    /// The pool has none that is nobody's.
+    /// The pool has no unreserved page.
     Empty,
     /// No memory for what names it.
     NoMemory,
@@ -124,7 +124,7 @@ impl<M: Mmu> PageCache<M> {
         self.size() >> self.unit().1
     }
 
-    /// A new page of zeros, locked, in the file from now on.
+    /// A new zeroed page, locked, and added to the file.
     ///
     /// # Context
     /// Under the page's mutex; the page is not there, and within the file.
@@ -154,7 +154,7 @@ impl<M: Mmu> PageCache<M> {
         frame.set_uptodate();
         // ORDERING: Release; pairs with [cache-slot].
         slot.store(pfn.0, Ordering::Release);
-        // A mapping may have come meanwhile that reserved it; it is here. Linux:
+        // A mapping may have reserved the page meanwhile; the page exists now. Linux:
         // alloc_hugetlb_folio, `map_chg > map_commit`.
         let missing = change.missing();
         let both = missing.saturating_sub(change.add());
@@ -176,7 +176,7 @@ impl<M: Mmu> PageCache<M> {
         let _no_faults = NoFaults::lock(self, None);
         let old = self.size();
         self.set_size(new);
-        // Pages and promises may lie behind an end that the file had, too.
+        // Pages and reservations may lie behind a former end of the file, too.
         let first = new >> self.unit().1;
         self.made_to.store(first, Ordering::Relaxed);
         let freed = self.drop_huge(first, old);
@@ -208,8 +208,8 @@ impl<M: Mmu> PageCache<M> {
         done
     }
 
-    /// The same of one page. What was reserved once and is gone may be had by others again; who
-    /// comes back takes what is left.
+    /// The same for one page. The reservation of a page that is gone is released to others; a later
+    /// fault takes what the pool has left.
     fn punch_one(&self, index: u64) -> Result<(), FileError> {
         let sys = self.system();
         let one = sys.huge.mutex(self, index).write();
@@ -218,10 +218,10 @@ impl<M: Mmu> PageCache<M> {
         };
         let page = page.lock();
         let remove = || self.reserved.remove(sys, index, index + 1);
-        let late = sys.lacks(Broken::HoleUnreservesLate);
+        let late = sys.lacks(NegativeControl::HoleUnreservesLate);
         if !late {
-            // Under the mutex: who makes the page again must not find it reserved. And first, since
-            // there may be no memory for what is left.
+            // Under the mutex: a fault that allocates the page again must not find it reserved. And
+            // first, since the rest of the reservation may need memory that is not there.
             remove().map_err(|_| FileError::NoMemory)?;
         }
         self.take_out(index, &page);
@@ -255,7 +255,7 @@ impl<M: Mmu> PageCache<M> {
     pub(crate) fn huge_part(&self, offset: u64) -> Option<(Locked<'_, M>, Pfn)> {
         let (bytes, shift) = self.unit();
         let index = offset >> shift;
-        // Until the page is locked: who moves it locks it first.
+        // Held until the page is locked: migration locks it first.
         let _one = self.system().huge.mutex(self, index).read();
         let page = self.find(index)?.lock();
         let part = (offset % bytes) >> M::Paging::shift();
@@ -327,8 +327,8 @@ impl<M: Mmu> PageCache<M> {
         size.div_ceil(self.unit().0).max(first)
     }
 
-    /// Drops the pages from `first` on; returns how many there were. The file had `size` bytes:
-    /// behind these no fault makes a page, and only such as are there are looked for.
+    /// Removes the pages from `first` on; returns their number. The file had `size` bytes: no fault
+    /// allocates a page behind them, so only existing pages are searched there.
     fn drop_huge(&self, first: u64, size: u64) -> u64 {
         let inside = self.inside(first, size);
         self.unmap_huge(first, inside);
@@ -340,7 +340,7 @@ impl<M: Mmu> PageCache<M> {
     /// Takes page `index` away from everybody; returns how many there were: one, or none.
     fn drop_one(&self, index: u64) -> u64 {
         let sys = self.system();
-        if sys.lacks(Broken::CutSkipsAbsent) && self.find(index).is_none() {
+        if sys.lacks(NegativeControl::CutSkipsAbsent) && self.find(index).is_none() {
             return 0;
         }
         let _one = sys.huge.mutex(self, index).write();
@@ -351,7 +351,7 @@ impl<M: Mmu> PageCache<M> {
         1
     }
 
-    /// The page `index`, if there is one, which nobody maps. Under its mutex, and `map_lock`.
+    /// The page `index`, if there is one, unmapped everywhere. Under its mutex, and `map_lock`.
     fn unmapped(&self, index: u64) -> Option<Page<'_, M>> {
         let page = self.find(index)?;
         if page.frame().maps.load(Ordering::Relaxed) > 0 {
@@ -360,8 +360,7 @@ impl<M: Mmu> PageCache<M> {
         Some(page)
     }
 
-    /// Takes the entries of pages `first` up to `end` out of the mappings whose locks can be had at
-    /// once.
+    /// Unmaps pages `first` up to `end` from the mappings whose locks a trylock gets.
     fn unmap_huge(&self, first: u64, end: u64) {
         if first >= end {
             return;
@@ -376,7 +375,7 @@ impl<M: Mmu> PageCache<M> {
             }
             let lock = self.kept_off_by(&part);
             let tried = lock.map(|lock| lock.sem.try_write());
-            if matches!(tried, Some(None)) && !sys.lacks(Broken::WalkUnlocked) {
+            if matches!(tried, Some(None)) && !sys.lacks(NegativeControl::WalkUnlocked) {
                 sys.count(Event::HugeLockMissed);
                 return ControlFlow::Continue(());
             }
@@ -403,8 +402,7 @@ impl<M: Mmu> PageCache<M> {
         }
     }
 
-    /// That lock is about to be let go: it is the mapping's still, which it was when it was taken
-    /// (P51).
+    /// Called before that lock is released: it is still the mapping's, as when it was taken (P51).
     fn is_locked_by(&self, lock: Option<&HugeLock<M>>, part: &Mapped<'_, M>) {
         if M::CHECKED {
             let address = |lock: Option<_>| lock.map(core::ptr::from_ref::<HugeLock<M>>);
@@ -417,14 +415,14 @@ impl<M: Mmu> PageCache<M> {
         }
     }
 
-    /// The same of one page, whatever it takes. Under its mutex, and `map_lock`.
+    /// The same for one page, until no mapping is left. Under its mutex, and `map_lock`.
     ///
-    /// Who waits for a mapping's lock keeps it while he looks at the others. It has ended when
-    /// there is no entry left, not when every mapping has been visited at once: those that fault
-    /// may share and leave their tables for ever.
+    /// After it has waited for a mapping's lock, it keeps that lock while it visits the others. It
+    /// ends when no PTE is left, not when all mappings were visited in one pass: mappings that
+    /// fault may share and unshare their tables without end.
     fn unmap_for_sure(&self, index: u64, page: &Page<'_, M>) {
         let sys = self.system();
-        let starts_over = sys.lacks(Broken::WalkStartsOver);
+        let starts_over = sys.lacks(NegativeControl::WalkStartsOver);
         let mut waited: Option<KeptLock<M>> = None;
         while starts_over || page.frame().maps.load(Ordering::Relaxed) > 0 {
             let mut missed = None;
@@ -441,7 +439,7 @@ impl<M: Mmu> PageCache<M> {
                         return ControlFlow::Continue(());
                     }
                     let tried = lock.filter(|_| !ours).map(|lock| lock.sem.try_write());
-                    if matches!(tried, Some(None)) && !sys.lacks(Broken::WalkUnlocked) {
+                    if matches!(tried, Some(None)) && !sys.lacks(NegativeControl::WalkUnlocked) {
                         sys.count(Event::HugeLockMissed);
                         missed = lock.map(HugeLock::keep);
                         return ControlFlow::Break(());

@@ -9,7 +9,7 @@
 use super::HugeSize;
 use super::migrate::is_moving;
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::entry::walk::Tables;
@@ -103,7 +103,7 @@ impl<'s, M: Mmu> Zap<'s, M> {
     /// The page that an entry maps, held, if it may be pinned, and so stays the parent's own.
     fn hold_pinned(&self, leaf: &Leaf<'_, M>) -> Option<Page<'s, M>> {
         let (mm, sys) = (self.mm(), self.mm().system());
-        if !mm.pins.any() || sys.lacks(Broken::ForkSharesPinned) {
+        if !mm.pins.any() || sys.lacks(NegativeControl::ForkSharesPinned) {
             return None;
         }
         let _held = sys.huge_lock(leaf.table).lock();
@@ -157,7 +157,7 @@ impl<M: Mmu> Zap<'_, M> {
         };
         sys.count(Event::MigrationWaits);
         drop(cache.i_mmap.read());
-        !sys.lacks(Broken::ForkSkipsMoving)
+        !sys.lacks(NegativeControl::ForkSkipsMoving)
     }
 }
 

@@ -1,58 +1,59 @@
 //! Migration of a mapped huge page to another node.
 //!
 //! # Problem
-//! As of any page ([`crate::pages::migrate`]): every entry has to name the new place, and no store
-//! may be lost. But a table of huge pages may be several address spaces' at once; and a page can
-//! only come from a pool, of which most may be promised.
+//! As for any page ([`crate::pages::migrate`]), every PTE must name the new page, and no store may
+//! be lost. But several address spaces may share a hugetlb page table; and a new page comes from a
+//! pool only, most of which may be reserved.
 //!
 //! # Idea
-//! All faults on a page of a file, in whatever mapping, wait for its mutex. Whoever has that, and
-//! `i_mmap` for writing, under which tables are shared and left and pages thrown away, is alone
-//! with the page, once he has taken it from everybody who maps it.
+//! All faults on a page of a file, in every mapping, wait for the page's fault mutex. A thread that
+//! holds this mutex and `i_mmap` for writing, under which tables are shared and unshared and pages
+//! discarded, has exclusive access to the page once it has unmapped it everywhere.
 //!
 //! # Protocol
 //! ```text
-//! the page's mutex; the page held and locked
-//! a page of that node's pool that is promised to nobody
+//! the page's fault mutex; the page referenced and locked
+//! an unreserved page of that node's pool
 //! i_mmap, for writing
-//!   every mapping of the page: its entry says that the page is being moved
-//!     where it says so already, by a table that both have: nothing more
-//!     in either case the mapping's CPUs forget it
-//!   anybody else refers to the page?              -> entries back, as they were
-//!   the contents, and what the descriptor says, copied; its file names the new page
-//!   every mapping of the page: an entry that says so names the new page
-//! all let go; the old page goes to its node's pool
+//!   every mapping of the page: its PTE becomes a migration entry
+//!     unless it is one already, through a shared page table
+//!     in either case the TLBs of the mapping's address space are flushed
+//!   any other reference to the page?              -> migration entries are reverted
+//!   contents and descriptor copied; the file names the new page
+//!   every mapping of the page: migration entries become PTEs of the new page
+//! all released; the old page returns to its node's pool
 //! ```
-//! fork looks at entries of private mappings with none of these locks. It leaves an entry that
-//! says that its page is being moved until the mover has let `i_mmap` go.
+//! fork reads PTEs of private mappings with none of these locks. It leaves a migration entry alone
+//! until the migrating thread has released `i_mmap`.
 //!
 //! # Why it is correct
-//! An entry is changed once, whoever has its table: the first mapping that has it changes it, and
-//! by what it says then the others know. But translations are an address space's: all are told, so
-//! that nobody can reach the page when it is copied. No entry comes to name it meanwhile: faults
-//! and a copy by fork are kept off as said, and nobody comes to share a table or leaves one, which
-//! takes `i_mmap`. So entries come back where they were, and tables are as many's as before.
+//! A PTE is changed once, however many mappings share its table: the first mapping changes it, and
+//! the others recognise the migration entry. Translations are per address space, so all of them are
+//! flushed, and no CPU can access the page while it is copied. No PTE comes to name it meanwhile:
+//! faults and fork's copies are excluded as above, and sharing or unsharing a table takes `i_mmap`.
+//! So the PTEs are restored where they were, and the tables have the same sharers as before.
 //!
-//! Who found the page in its file counts: one reference more than the mover's and the file's ends
-//! it, which takes all of them in one step to zero, and whoever comes finds the new page.
+//! A thread that found the page in its file holds a reference: one more than the migrating thread's
+//! and the file's ends the migration. Migration takes all of them to zero in one step, so that
+//! later lookups find the new page.
 //!
-//! The new page was promised to nobody, and the old one is when it is free: the pools' counts are
-//! as before, but for the node. What is reserved for the file or the mapping is by number of page.
+//! The new page was unreserved, and so is the old one once it is free: the pools' counts change by
+//! node only. Reservations of the file or the mapping are by page number.
 //!
 //! # Cost
-//! Two exchanges for each table, an invalidation for each mapping, and a copy of the page, all
-//! under `i_mmap`; faults on other pages wait only if they need a table.
+//! Two exchanges for each table, a TLB flush for each mapping, and a copy of the page, all under
+//! `i_mmap`; faults on other pages wait only if they need a table.
 //!
-//! # What Linux has beside
-//! Where the pool of the node has no page to spare it asks for memory, and lets the page be one too
-//! many until it is freed; here that is [`NotMoved::NoMemory`]. `i_mmap` is let go during the copy.
+//! # Differences from Linux
+//! Where the node's pool has no spare page, Linux allocates one, as a surplus page until it is
+//! freed; here that is [`NotMoved::NoMemory`]. Linux releases `i_mmap` during the copy.
 //!
 //! Linux: mm/migrate.c unmap_and_move_huge_page; mm/hugetlb.c alloc_hugetlb_folio_nodemask,
 //! move_hugetlb_state; mm/rmap.c try_to_migrate_one (v6.12).
 
 use super::HugeSize;
 use crate::base::attrs::VmaView;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::MovePageError;
 use crate::base::event::Event;
 use crate::base::policy::{NodeMask, Policy, PolicyMode};
@@ -132,11 +133,10 @@ impl<M: Mmu> Held<'_, M> {
         }
     }
 
-    /// Moves the huge page at `addr` to the memory of `node`, for everybody who maps it.
+    /// Migrates the huge page at `addr` to the memory of `node`, in all mappings.
     ///
     /// # Context
-    /// Sleeps for the page's mutex, for the page and for `i_mmap`; waits for
-    /// CPUs to forget translations.
+    /// Sleeps for the page's mutex, for the page and for `i_mmap`; waits for TLB flushes.
     ///
     /// # Errors
     /// See [`MovePageError`].
@@ -149,7 +149,7 @@ impl<M: Mmu> Held<'_, M> {
         let sys = self.system();
         let cache = view.cache::<M>().ok_or(MovePageError::NotThere)?;
         let index = view.huge_index::<M::Paging>(addr);
-        let alone = !sys.lacks(Broken::HugeMoveBesideFaults);
+        let alone = !sys.lacks(NegativeControl::HugeMoveBesideFaults);
         let _one = alone.then(|| sys.huge.mutex(cache, index).write());
         let held = self.see_huge(view, addr, |_, found| {
             sys.frames.hold(found, 1).then(|| Page::held(sys, found))
@@ -163,11 +163,11 @@ impl<M: Mmu> Held<'_, M> {
 }
 
 impl<M: Mmu> System<M> {
-    /// Moves the page of a file of huge pages that a frame begins to `node`, for who knows the
-    /// frame only. A private mapping's own page names nothing that would lead to who maps it.
+    /// Migrates the hugetlb file page that a frame begins to `node`, for a caller that knows the
+    /// frame only. A private mapping's own page has no reverse map.
     ///
     /// # Context
-    /// Holds nothing but the page. Otherwise as [`Held::move_huge_page`].
+    /// Holds the page only. Otherwise as [`Held::move_huge_page`].
     ///
     /// # Errors
     /// See [`MovePageError`].
@@ -178,8 +178,7 @@ impl<M: Mmu> System<M> {
     ) -> Result<(), MovePageError> {
         let page = page.lock();
         let frame = page.frame();
-        // Who is in a file stays in it while he is locked, and the file with him, if only until
-        // then.
+        // A locked page stays in its file, and keeps the file, until it is unlocked.
         let cache = PageCache::<M>::at(frame.mapping.load(Ordering::Relaxed));
         let Some(file) = cache.and_then(|cache| cache.try_handle()) else {
             return Err(MovePageError::Busy);
@@ -200,10 +199,10 @@ impl<M: Mmu> System<M> {
     /// Moves page `index` of `cache`, or of a private mapping of that, to `node`.
     ///
     /// # Context
-    /// Under the page's mutex. Sleeps for `i_mmap`; waits for CPUs to forget translations.
+    /// Under the page's mutex. Sleeps for `i_mmap`; waits for TLB flushes.
     ///
     /// # Errors
-    /// See [`NotMoved`]. All is as it was then.
+    /// See [`NotMoved`]. Nothing has changed then.
     fn migrate_huge(
         &self,
         cache: &PageCache<M>,
@@ -261,7 +260,7 @@ impl<M: Mmu> System<M> {
         moved
     }
 
-    /// Makes `new` what `page` is, if nobody but the caller, and the page's file, refers to that.
+    /// Replaces `page` by `new`, if only the caller and the page's file have references to it.
     fn move_huge_to(
         &self,
         cache: &PageCache<M>,
@@ -309,8 +308,8 @@ impl<M: Mmu> System<M> {
 }
 
 impl<M: Mmu> Zap<'_, M> {
-    /// Makes the entry of one page say that it is being moved, if it names `pfn`, and notes that
-    /// CPUs have to forget it. Under `i_mmap` for writing.
+    /// Replaces the PTE of one page by a migration entry, if it names `pfn`, and records the TLB
+    /// flush. Under `i_mmap` for writing.
     fn put_huge_away(&mut self, size: HugeSize, page: VirtRange, pfn: Pfn) {
         let (mm, sys) = (self.mm(), self.mm().system());
         let Ok(leaf) = self.tables.huge_entry(size, page.start()) else {
@@ -319,8 +318,9 @@ impl<M: Mmu> Zap<'_, M> {
         let _held = sys.huge_lock(leaf.table).lock();
         let mut old = leaf.entry.load();
         if old.moving() == Some(pfn) {
-            // By way of another who has the table; but this address space has reached it, too.
-            if !sys.lacks(Broken::HugeMoveTellsOne) {
+            // Already replaced through another sharer of the table; but this address space may
+            // cache it, too.
+            if !sys.lacks(NegativeControl::HugeMoveTellsOne) {
                 self.gather.touch(page);
             }
             return;
@@ -338,7 +338,7 @@ impl<M: Mmu> Zap<'_, M> {
         if sys.huge_frame(pfn).maps.sub(1, Ordering::AcqRel) == 0 {
             M::violation(format_args!("map count underflow of huge page {pfn}"));
         }
-        // The entry's reference, when all have forgotten it.
+        // The PTE's reference, dropped after the TLB flush.
         self.gather.page(pfn);
     }
 }

@@ -1,54 +1,56 @@
 //! Hugetlb: files of huge pages, and page tables shared by address spaces.
 //!
 //! # Problem
-//! Many processes that map the same large file each have tables for it: of 2 MiB pages still one
-//! table a gigabyte and process. And a page of two megabytes is not to be had when it is wanted,
-//! unless somebody set it aside before.
+//! Processes that map the same large file each have page tables for it: with 2 MiB pages still one
+//! table per gigabyte and process. And a huge page is rarely available on demand unless memory was
+//! reserved beforehand.
 //!
 //! # Idea
-//! Pages come from a pool ([`pool`], [`resize`]), and mappings reserve theirs when they are made
-//! ([`reserve`], [`own`]). A huge page is mapped by an entry above the leaves, the higher the
-//! larger it is ([`HugeSize`]): a file has pages of one size. A table of entries of level 1 covers
-//! an *interval* of addresses, and where several mappings have the same pages of a file in an
-//! interval, they use one table ([`share`]); larger pages have few tables, and share none.
+//! Pages come from a pool ([`pool`], [`resize`]), and mappings reserve theirs at mmap ([`reserve`],
+//! [`own`]). A huge page is mapped by an entry above the leaves, the higher the larger the page
+//! ([`HugeSize`]): a file has pages of one size. A table of level-1 entries covers an *interval* of
+//! addresses, and mappings that have the same pages of a file in an interval share one table
+//! ([`share`]); larger pages have few tables, and share none.
 //!
 //! # Protocol
-//! A table may be taken away from a mapping at any time ([`share`]), by truncation in another
-//! process, too. What a fault holds against that is a choice, [`Hugetlb`]:
+//! A shared table may be unshared from a mapping at any time ([`share`]), also by truncation in
+//! another process. What a fault holds against that is a choice, [`Hugetlb`]:
 //!
-//! | choice | a fault holds | who takes a table away holds |
+//! | choice | a fault holds | a thread that unshares holds |
 //! |---|---|---|
 //! | `i-mmap` | the file's `map_lock`, for reading | it, for writing |
 //! | `vma-lock` | the mapping's lock ([`lock`]), for reading | it, for writing |
 //!
-//! and the file's `i_mmap` for writing, under which others look for tables to share. With the
-//! second choice a mapping can be added (fork, mmap) while faults go on.
+//! and the file's `i_mmap` for writing, under which other mappings look for tables to share. With
+//! the second choice a mapping can be added (fork, mmap) while faults run.
 //!
-//! Faults on one page of a file come one after the other: by a *fault mutex*, one of a fixed
-//! number, chosen by file and page. Of two that want the last page of a pool for the same place the
-//! second then finds what the first made (P55). Truncation has the mutex of each page that it takes
-//! away: a fault that came before has put its page in, and it goes; one that comes after sees the
-//! new size ([`file`]).
+//! Faults on one page of a file are serialised by a *fault mutex*, one of a fixed number, chosen by
+//! file and page. Of two faults that need the pool's last page for the same page of the file, the
+//! second then finds the page that the first installed (P55). Truncation takes the mutex of each
+//! page that it removes: an earlier fault has installed its page, which truncation unmaps; a later
+//! one sees the new size ([`file`]).
 //!
-//! Locks: `reserving` (who maps, cuts or punches), `map_lock`, fault mutex, the mapping's lock,
-//! folio lock, `i_mmap`, table lock. Who has `i_mmap` and wants a mapping's lock tries it.
+//! Lock order: `reserving` (mmap, truncation, hole punching), `map_lock`, fault mutex, the
+//! mapping's lock, folio lock, `i_mmap`, page-table lock. A holder of `i_mmap` only trylocks a
+//! mapping's lock.
 //!
 //! # Why it is correct
-//! An entry is written under the lock of its table, which lies in the table's own descriptor
-//! whatever the protocol, since two address spaces may have the table. The table stays this address
-//! space's while either hold is kept, so what a fault puts in is in a table of its own (P47).
+//! A PTE is written under the lock of its table, which is in the table's own descriptor in every
+//! protocol, since two address spaces may share the table. The table stays this address space's
+//! while either lock is held, so a fault installs into a table of its own address space (P47).
 //!
 //! # Cost
 //! A fault that takes a page from the pool: the page's fault mutex, the lock of its mapping, the
-//! page's own, the table's and the pool's, and the file's reservations twice. The lock of a file's
-//! mappings is the one that all faults of all processes on a file write, if only to read: `i-mmap`.
+//! page's own, the table's and the pool's, and the file's reservations twice. With `i-mmap`, all
+//! faults of all processes on a file write the cache line of one lock, though they take it for
+//! reading.
 //!
-//! A page is moved to another node by who has its mutex, and `i_mmap` ([`migrate`]).
+//! Migration holds the page's fault mutex and `i_mmap` ([`migrate`]).
 //!
 //! Other processes read, write and pin the pages as they do small ones; a pinned page of a private
 //! mapping is exclusive, and a fork copies it ([`fork`]).
 //!
-//! Not there: surplus pages, mounts with limits, cgroups; userfaultfd.
+//! Not implemented: surplus pages, mounts with limits, cgroups; userfaultfd.
 //!
 //! Linux: mm/hugetlb.c, fs/hugetlbfs/inode.c.
 //!
@@ -97,7 +99,7 @@ impl<M: Mmu> FaultMutex<M> {
     }
 }
 
-/// What a system keeps of huge pages, beside the pools.
+/// A system's hugetlb state other than the pools.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Huge<M: Mmu> {
@@ -195,8 +197,8 @@ impl<M: Mmu> System<M> {
 }
 
 impl<M: Mmu> crate::mm::Mm<M> {
-    /// A fault has just written to an entry of `table` for `addr`, whose lock it holds: is that a
-    /// table of this address space still? Past the door.
+    /// Whether `table`, in which a fault has just written the PTE of `addr` under the table's lock,
+    /// is still a table of this address space. Bypasses the access hook.
     pub(crate) fn has_huge_table(&self, size: HugeSize, addr: VirtAddr, table: Pfn) {
         if !M::CHECKED {
             return;

@@ -43,7 +43,7 @@ impl<M: Mmu> Held<'_, M> {
     ///
     /// # Context
     /// Under `mmap_lock` for writing, with the sections of both mappings open. Sleeps; waits for
-    /// CPUs to forget translations.
+    /// TLB flushes.
     pub(crate) fn move_huge(self, vma: &Vma<M>, old: &VmaView, to: VirtAddr) {
         let mut zap = Zap::begin(self.tables(), old.range);
         if old.flags.has(VmaFlags::SHARED) {

@@ -1,47 +1,47 @@
 //! Hugetlb page tables shared by several address spaces (PMD sharing).
 //!
 //! # Problem
-//! A table that two address spaces have must be left by one of them without the other noticing, and
-//! by whoever changes what only one of them may see.
+//! One address space must be able to leave a shared table without the others noticing, and must
+//! leave it before a change that only it may see.
 //!
 //! # Idea
-//! A table counts who has it beside the one that made it: its *sharers*, a number of its own, since
-//! references of passers-by say nothing about that (P49). A mapping that needs a table looks for
-//! another that has one for the same part of the file, and uses that. Whoever wants to change
-//! entries for one mapping only takes the table out of its address space first, all at once.
+//! A table counts its users other than its creator, its *sharers*, in a number of its own, since a
+//! reference count includes transient references (P49). A mapping that needs a table looks for a
+//! mapping that has one for the same part of the file, and uses that. A change of one mapping's
+//! entries first unshares the table: removes it from that address space as a whole.
 //!
 //! # Protocol
-//! May share: a shared mapping that has a lock ([`super::lock`]), of an interval that lies all in
-//! it; with a mapping of the same file, the same flags and protection, that has the same pages at
-//! addresses of the same place in their interval.
+//! May share: a shared mapping that has a lock ([`super::lock`]), in an interval that lies within
+//! it; with a mapping of the same file, with the same flags and protection, that maps the same
+//! pages at the same offsets in its interval.
 //!
-//! *Share*: `i_mmap` for reading; find the other's table; sharers + 1; put it in as any table,
-//! where there is none, else sharers - 1.
+//! *Share*: `i_mmap` for reading; find the other's table; sharers + 1; link it like any table if
+//! the entry is empty, else sharers - 1.
 //!
 //! *Unshare*: `map_lock` or the mapping's lock for writing, and `i_mmap` for writing; under
-//! `page_table_lock`: if there are sharers, our entry becomes empty, sharers - 1. All CPUs of this
-//! address space forget the whole interval before `i_mmap` is let go (P48).
+//! `page_table_lock`: if there are sharers, clear our entry, sharers - 1. The TLBs of this address
+//! space are flushed for the whole interval before `i_mmap` is released (P48).
 //!
 //! # Why it is correct
-//! `i_mmap` keeps the other's table where it is while its sharers are raised: nobody unshares, and
-//! nobody takes the other mapping out of the file. The last to have a table has no sharers; it is
-//! the one that frees it, as tables are freed. Walks without locks, the hardware's among them, are
-//! waited for by the invalidation: none goes on in a table that is another's by then.
+//! `i_mmap` keeps the other's table in place while its sharers are raised: it excludes unsharing
+//! and the unlinking of the other mapping from the file. The last user of a table finds no sharers,
+//! and frees it like any table. The TLB flush waits for lockless walks, those of the hardware
+//! included: none continues in a table that by then belongs to other address spaces only.
 //!
-//! A mapping that is cut loses the table of the interval that the cut is in while its section is
-//! open: no fault of its own shares it again before the record says that it ends there (P50). And
-//! nobody comes to share a table of the mapping from then on until its link says that, too; nor
-//! one of a mapping that goes, between its leaving what it shares and its being out of the file:
-//! its tables are about to be freed ([`super::zap`]).
+//! A mapping that is split unshares the table of the interval that contains the split while its
+//! write section is open: its own faults do not share it again before its attributes have the new
+//! end (P50). From then until its link has the new attributes, no other mapping shares a table of
+//! it either; nor a table of a mapping that is being removed, between unsharing and unlinking from
+//! the file: its tables are about to be freed ([`super::zap`]).
 //!
 //! # Cost
-//! One walk of the file's mappings for each interval that is touched first.
+//! One walk of the file's mappings for the first fault in each interval.
 //!
 //! Linux: mm/hugetlb.c huge_pmd_share, huge_pmd_unshare, want_pmd_share, page_table_shareable.
 
 use super::{HugeSize, LEVEL, has_intervals, interval};
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::entry::walk::Tables;
 use crate::mm::Mm;
@@ -62,11 +62,11 @@ fn may_share<M: Mmu>(vma: &Vma<M>, view: &VmaView, part: VirtRange) -> bool {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// Puts another's table in at `place`, which covers the interval of `addr` and was empty, if
-    /// there is one to share; whether something stands there now.
+    /// Links another mapping's table at `place`, which covers the interval of `addr` and was empty,
+    /// if there is one to share. Returns whether `place` is in use now.
     ///
     /// # Context
-    /// The caller holds what keeps tables in this address space. Sleeps for `i_mmap`.
+    /// The caller holds the lock that keeps tables in this address space. Sleeps for `i_mmap`.
     pub(crate) fn share_table(
         &self,
         vma: &Vma<M>,
@@ -101,7 +101,7 @@ impl<M: Mmu> Mm<M> {
         let Some(table) = found else { return false };
         let (sharers, _) = self.sharers(table);
         sharers.add(1, Ordering::Relaxed);
-        let put_in = if sys.lacks(Broken::BlindShare) {
+        let put_in = if sys.lacks(NegativeControl::BlindShare) {
             let _held = self.page_table_lock.lock();
             let empty = place.entry.load().is_none_at(LEVEL + 1);
             if empty {
@@ -121,11 +121,11 @@ impl<M: Mmu> Mm<M> {
         true
     }
 
-    /// The number that says who has a table, and what that is where it is not shared.
+    /// A table's sharer count, and its value where the table is not shared.
     fn sharers(&self, table: Pfn) -> (&Atomic<u32, M>, u32) {
         let sys = self.system();
         let frame = sys.frames.get(table);
-        match sys.lacks(Broken::SharersByReferences) {
+        match sys.lacks(NegativeControl::SharersByReferences) {
             true => (&frame.refs, 1),
             false => (&frame.maps, 0),
         }
@@ -141,11 +141,12 @@ impl<M: Mmu> Tables<'_, M> {
             .map(|leaf| leaf.table)
     }
 
-    /// Takes the table for `addr` out of this address space, if others have it, too; whether it
-    /// did. The caller makes all CPUs forget the whole interval then, before it lets `i_mmap` go.
+    /// Unlinks the table for `addr` from this address space, if it has other sharers; returns
+    /// whether it did. The caller then flushes TLBs for the whole interval before it releases
+    /// `i_mmap`.
     ///
     /// # Context
-    /// Under `i_mmap` and what faults hold against this, for writing.
+    /// Under `i_mmap` and the lock that excludes faults, both for writing.
     pub(crate) fn unshare_table(self, addr: VirtAddr) -> bool {
         if !has_intervals::<M::Paging>() {
             return false;

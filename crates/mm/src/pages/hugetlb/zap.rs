@@ -1,16 +1,17 @@
 //! Zaps and write-protects huge PTEs of a mapping.
 //!
-//! Who changes entries of a mapping for it alone leaves the tables that it shares: of an interval
-//! that is only in part to be changed, too, for a shared mapping finds its pages again by faults.
-//! All under what faults hold against that, and `i_mmap`, for writing; and all CPUs have forgotten
-//! what was left before `i_mmap` is let go ([`super::share`]).
+//! A change of one mapping's PTEs must not reach other sharers of its page tables, so the mapping
+//! is unshared first, also from a table of which only a part is to be changed: a shared mapping
+//! finds its pages again by faults. All of this happens under the locks that exclude faults and
+//! under `i_mmap` for writing; the TLB flush completes before `i_mmap` is released
+//! ([`super::share`]).
 //!
 //! Linux: mm/hugetlb.c `__unmap_hugepage_range`, `__hugetlb_zap_begin`, hugetlb_change_protection,
 //! hugetlb_unshare_pmds.
 
 use super::{HugeSize, interval};
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::{Broken, Hugetlb};
+use crate::base::config::{Hugetlb, NegativeControl};
 use crate::entry::zap::Zap;
 use crate::mm::Mm;
 use crate::pages::file::PageCache;
@@ -42,57 +43,57 @@ impl<'l, M: Mmu> NoFaults<'l, M> {
 }
 
 impl<M: Mmu> PageCache<M> {
-    /// Whether faults hold `map_lock` from beginning to end: then who adds or takes away a mapping,
-    /// or a table of one, holds it for writing.
+    /// Whether faults hold `map_lock` throughout: then it is held for writing to add or remove a
+    /// mapping, or a page table of one.
     pub(crate) fn faults_hold_map(&self) -> bool {
         let sys = self.system();
         let by_map = self.is_huge() && sys.config.hugetlb == Hugetlb::IMmap;
-        by_map && !sys.lacks(Broken::HugeUnlocked)
+        by_map && !sys.lacks(NegativeControl::HugeUnlocked)
     }
 }
 
 impl<M: Mmu> Zap<'_, M> {
-    /// Takes the huge pages of `part` out of a mapping.
+    /// Unmaps the huge pages of `part` from a mapping.
     ///
     /// # Context
-    /// Under `mmap_lock`, or nobody else has the address space. Sleeps; waits for CPUs to forget
-    /// translations.
+    /// Under `mmap_lock`, or in an address space without other users. Sleeps; waits for TLB
+    /// flushes.
     pub(crate) fn huge(&mut self, vma: &Vma<M>, view: &VmaView, part: VirtRange) {
         let Some(cache) = view.cache::<M>() else {
             return;
         };
-        let unlocked = cache.system().lacks(Broken::DiscardUnlocked);
+        let unlocked = cache.system().lacks(NegativeControl::DiscardUnlocked);
         let _alone = (!unlocked).then(|| NoFaults::lock(cache, vma.huge_lock()));
         let _tree = cache.i_mmap.write();
         self.huge_locked(view.huge_size(), part);
     }
 
-    /// The same of all of a mapping that goes: nobody shares its tables from now on, which are
-    /// about to be freed. One that stays goes on sharing (P52).
+    /// The same for all of a mapping that is being removed: its tables, which are about to be
+    /// freed, may no longer be shared. A mapping that stays may still share (P52).
     ///
-    /// Linux: `__hugetlb_zap_end`, which takes the lock away for that.
+    /// Linux: `__hugetlb_zap_end`, which removes the VMA's lock for that.
     pub(crate) fn huge_gone(&mut self, vma: &Vma<M>, view: &VmaView) {
         let Some(cache) = view.cache::<M>() else {
             return;
         };
         let _alone = NoFaults::lock(cache, vma.huge_lock());
         let _tree = cache.i_mmap.write();
-        if !cache.system().lacks(Broken::GoneStillShares) {
+        if !cache.system().lacks(NegativeControl::GoneStillShares) {
             vma.shares_no_more();
         }
         self.huge_locked(view.huge_size(), view.range);
     }
 
-    /// The same for who holds what keeps faults off, and `i_mmap` for writing.
+    /// The same, with the locks that exclude faults held, and `i_mmap` for writing.
     pub(super) fn huge_locked(&mut self, size: HugeSize, part: VirtRange) {
         self.each_huge(size, part, |zap, entry, page| {
             zap.take_huge_out(size, entry, page);
         });
-        // The file's lock is held until all have forgotten.
+        // The TLB flush completes under the file's lock.
         self.flush();
     }
 
-    /// Takes what an entry maps out; the frame, if there was one that nobody else maps.
+    /// Unmaps a PTE; returns the frame, if it has no other mapping.
     fn take_huge_out(
         &mut self,
         size: HugeSize,
@@ -132,7 +133,7 @@ impl<M: Mmu> Zap<'_, M> {
         while page.start() < part.end() {
             let index = view.huge_index::<M::Paging>(page.start());
             let by_vma = sys.config.hugetlb == Hugetlb::VmaLock;
-            let held = !sys.lacks(Broken::DiscardUnlocked);
+            let held = !sys.lacks(NegativeControl::DiscardUnlocked);
             let by_map = held && cache.faults_hold_map();
             let _map = by_map.then(|| cache.map_lock.write());
             let _one = held.then(|| sys.huge.mutex(cache, index).write());
@@ -144,12 +145,12 @@ impl<M: Mmu> Zap<'_, M> {
         }
     }
 
-    /// Takes one page out of a private mapping that stays. If `alone`, with the page's mutex held,
-    /// a page of its own is reserved for it again, unless somebody else refers to that one still.
+    /// Unmaps one page from a private mapping that stays. If `alone`, with the page's mutex held, a
+    /// page of its own is reserved for the mapping again, unless the old one has other references.
     ///
-    /// Who has a frame by its number holds no mutex, so that does not say that nobody refers to it.
-    /// A reference that is kept across the flush does: only who drops the last one, in one step
-    /// that lets nobody come after, may promise the page again.
+    /// A thread that looks up a frame by number holds no mutex, so the mutex does not prove that
+    /// there are no other references. A reference kept across the flush does: only the thread that
+    /// drops the last one, in one step after which no lookup succeeds, may reserve the page again.
     ///
     /// Linux: `__unmap_hugepage_range` (since df7a6d1f6405).
     pub(super) fn huge_own(
@@ -170,18 +171,19 @@ impl<M: Mmu> Zap<'_, M> {
         self.flush();
         let Some(pfn) = last else { return };
         if !sys.frames.put_restored(pfn) {
-            // Somebody looks at it, by its number maybe: it is used up, and goes when he is done.
+            // Another thread has a reference, perhaps by frame number: the reservation is used up,
+            // and the page is freed with that reference.
             sys.frames.put(pfn);
         } else if own.used.remove(sys, index, index + 1) != Ok(1) {
             sys.frames.unreserve_huge(size, 1);
         }
     }
 
-    /// Lowers what the entries of `part` grant to what the mapping allows.
+    /// Reduces the PTE permissions in `part` to those of the mapping.
     ///
     /// # Context
-    /// As for [`Self::huge`]. The mapping's link says what its record does: nobody shares by what
-    /// it was.
+    /// As for [`Self::huge`]. The mapping's link already has the new attributes, so that no table
+    /// is shared by the old ones.
     pub(crate) fn protect_huge(&mut self, vma: &Vma<M>, view: &VmaView, part: VirtRange) {
         let Some(cache) = view.cache::<M>() else {
             return;
@@ -228,7 +230,7 @@ impl<M: Mmu> Zap<'_, M> {
             };
             if size == HugeSize::Large && tables.unshare_table(at) {
                 let left = interval::<M::Paging>(at);
-                if !mm.system().lacks(Broken::UnshareWithoutFlush) {
+                if !mm.system().lacks(NegativeControl::UnshareWithoutFlush) {
                     self.gather.touch(left);
                 }
                 at = left.end();
@@ -254,16 +256,15 @@ impl<M: Mmu> Mm<M> {
 }
 
 impl<M: Mmu> Held<'_, M> {
-    /// A mapping ends, or begins, at `at` from now on: it leaves the table of the interval that is
-    /// cut so.
+    /// A mapping is split at `at`: unshares the page table whose interval `at` lies inside.
     ///
     /// # Context
-    /// Inside the mapping's section. Sleeps; waits for CPUs to forget translations.
+    /// Inside the mapping's write section. Sleeps; waits for TLB flushes.
     ///
-    /// Others do not share its tables either until its link says what its records do then.
+    /// Other mappings do not share its tables either until its link has the new attributes.
     ///
     /// Linux: hugetlb_split (since 081056dc00a2), where the file's lock is held from here until the
-    /// records are done.
+    /// attributes are changed.
     pub(crate) fn leave_cut_table(self, vma: &Vma<M>, view: &VmaView, at: VirtAddr) {
         let part = interval::<M::Paging>(at);
         let shares = view.is_huge() && view.huge_size() == HugeSize::Large;
@@ -277,7 +278,7 @@ impl<M: Mmu> Held<'_, M> {
         {
             let _alone = NoFaults::lock(cache, vma.huge_lock());
             let _tree = cache.i_mmap.write();
-            if !self.system().lacks(Broken::CutStillShared) {
+            if !self.system().lacks(NegativeControl::CutStillShared) {
                 vma.shares_no_more();
             }
             if self.tables().unshare_table(at) {

@@ -1,33 +1,33 @@
 //! The VMA lock of a hugetlb mapping.
 //!
 //! # Problem
-//! Who comes by a file's reverse map to take tables away has the file's lock, behind the mapping's
-//! in the order; and the mapping may be going.
+//! A reverse-map walk that unshares tables holds the file's lock, which comes after the mapping's
+//! lock in the lock order; and the mapping may be in removal.
 //!
 //! # Idea
-//! The lock is an object of its own, counted, beside the mapping's link to the file. A thread that
-//! cannot have it at once takes a reference, lets the file go, waits, and looks whether the file
-//! still has a mapping with that lock.
+//! The lock is a reference-counted object, separate from the mapping's link to the file. A thread
+//! whose trylock fails takes a reference, releases the file's lock, waits, and rechecks whether the
+//! file still has a mapping with that lock.
 //!
 //! # Protocol
-//! A link names its lock from before others can find it (P51) until after it was taken out of the
-//! file.
+//! A link names its lock from before other threads can find it (P51) until after it was unlinked
+//! from the file.
 //!
 //! # Why it is correct
-//! A thread that has the lock for writing, and under `i_mmap` finds a mapping that names it, has
-//! one that nobody frees: to free it is to take its link out, under `i_mmap`. A lock of one that
-//! has gone is found no more, and freed with the last reference.
+//! A thread that has the lock for writing, and under `i_mmap` finds a mapping that names it, has a
+//! mapping that is not freed: freeing it unlinks it first, under `i_mmap`. The lock of a removed
+//! mapping is no longer found, and is freed with the last reference.
 //!
-//! No two links name one lock, whatever counts their mappings: what a mapping is split into gets a
-//! link, and with that a lock, of its own. Linux's segments wrapped the mapping of their file,
-//! and did not hand on that it was split, so that two had one lock, and freed it twice (P53).
+//! No two links name one lock, whatever counts their mappings: each part of a split mapping gets a
+//! link, and with that a lock, of its own. Linux's segments wrapped the mapping of their file, and
+//! did not pass the split on, so that two mappings had one lock, and freed it twice (P53).
 //!
-//! A mapping for which there was no memory for a lock shares no tables, so there is nothing to take
-//! away. Linux: hugetlb_vma_lock_alloc, which has the same.
+//! A mapping for which there was no memory for a lock shares no tables, so there is nothing to
+//! unshare. Linux: hugetlb_vma_lock_alloc does the same.
 //!
-//! A private mapping shares none either. Its lock keeps its faults off who throws its pages away,
-//! until these are in the pool again: a fault would find that empty (P52). Linux: the same since
-//! bf4916922c60, by the lock of its `resv_map`.
+//! A private mapping shares none either. Its lock excludes its faults while its pages are
+//! discarded, until they are in the pool again: a fault would find the pool empty (P52). Linux: the
+//! same since bf4916922c60, by the lock of its `resv_map`.
 //!
 //! Linux: `struct hugetlb_vma_lock`, mm/hugetlb.c hugetlb_vma_lock_read, hugetlb_vma_lock_release,
 //! fs/hugetlbfs/inode.c hugetlb_unmap_file_folio (v6.1).
@@ -39,11 +39,11 @@ use minflt_sync::RwSem;
 use minflt_sync::order::HugeVmaLock;
 use minflt_sync::slab::Slab;
 
-/// The lock of one mapping of huge pages: the mapping has a reference, and each who waits from
-/// outside.
+/// The lock of one hugetlb mapping: referenced by the mapping, and by each thread that waits for it
+/// in a reverse-map walk.
 pub(crate) type HugeLock<M> = Counted<Lock<M>, M>;
 
-/// A lock that somebody from outside refers to, whatever becomes of its mapping.
+/// A reference to the lock from a reverse-map walk, valid even if the mapping is removed.
 pub(crate) type KeptLock<M> = Kept<Lock<M>, M>;
 
 /// The lock.

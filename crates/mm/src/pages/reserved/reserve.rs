@@ -1,47 +1,47 @@
 //! The reservation map of a hugetlb file or mapping: a list of regions.
 //!
 //! # Problem
-//! The pool counts promises, not whose they are ([`super::pool`]). A fault must know whether its
-//! page was promised, and two mappings of one file must not have the same page promised twice. What
-//! a fault writes down after it has got a page must not fail for want of memory.
+//! The pool counts reservations, not their owners ([`super::pool`]). A fault must know whether its
+//! page is reserved, and two mappings of one file must not reserve the same page twice. Recording
+//! an allocated page must not fail for want of memory.
 //!
 //! # Idea
-//! A list of regions `from..to` of page numbers, in huge pages, sorted, none touching another.
-//! Linux uses the one structure in two ways that are each other's opposite:
+//! A sorted list of disjoint, non-adjacent regions `from..to` of page numbers, in huge pages. As in
+//! Linux, the meaning of one structure depends on its owner:
 //!
 //! | map of | a page in the map | a page that is not |
 //! |---|---|---|
-//! | a shared file: its inode has it | is reserved, or in the file | was never promised |
-//! | a private mapping: its first owner has it | the promise is used up | is reserved still |
+//! | a shared file: its inode has it | is reserved, or in the file | was never reserved |
+//! | a private mapping: its first owner has it | the reservation is used up | is still reserved |
 //!
 //! So mmap of a shared file adds what it reserves, and mmap of private memory adds nothing; a fault
-//! without a promise adds its page to a file's map, and each fault of the owner adds its page to a
-//! private map. A child of fork has no map, and so no promises.
+//! without a reservation adds its page to a file's map, and each fault of the owner adds its page
+//! to a private map. A forked child has no map, and so no reservations.
 //!
 //! # Protocol
 //! *Add* in two steps. [`Reservations::change`] says how many pages of a range are missing and
 //! fetches all memory that may be needed; it may fail. Then pages are reserved or allocated, which
 //! may fail, too. Then [`Change::add`], which cannot; or the change is dropped, and nothing was.
-//! [`Change::add`] says how many pages it added. That is less than were missing if others added
-//! some meanwhile: the caller, who reserved as many as were missing, gives the difference back. It
-//! is more if they removed some, which nobody can where who adds and who removes hold the lock of
-//! the file, or of the page's fault, as in Linux.
+//! [`Change::add`] says how many pages it added. That is less than were missing if other threads
+//! added some meanwhile: the caller, which reserved as many as were missing, returns the
+//! difference. It would be more if they removed some, which is impossible where adding and removing
+//! hold the file's lock or the page's fault mutex, as in Linux.
 //!
 //! [`Reservations::remove`] of a range out of the middle of a region makes two of one: that needs
 //! memory, and can fail. [`Reservations::truncate`] removes an end, and cannot.
 //!
-//! Whoever has the map removes everything before he goes: it does not know its system.
+//! The map's owner removes everything before it is dropped: the map does not know its system.
 //!
 //! # Why it is correct
-//! Under the lock the regions are apart and in order before and after each step. A range that is
-//! added becomes part of the regions that it touches, which become one, or a new region: so one
-//! spare region is enough whatever others did since. Regions that leave the list are freed after
-//! the lock was let go; they are in nobody's reach.
+//! Under the lock the regions are disjoint and sorted before and after each step. An added range is
+//! merged with the regions that it touches, or becomes a new region: so one spare region is enough,
+//! whatever other threads did meanwhile. Regions that leave the list are unreachable, and are freed
+//! after the lock is released.
 //!
 //! # Cost
-//! The regions in front of the range are passed, one line each: faults in order make one region,
-//! faults here and there many, as in Linux. Each change takes an object of a slab and gives it
-//! back where it was not needed.
+//! The regions before the range are walked, one cache line each: sequential faults make one region,
+//! random ones many, as in Linux. Each change allocates a slab object and frees it where it was not
+//! needed.
 //!
 //! Linux: mm/hugetlb.c struct resv_map, region_chg, region_add, region_abort, region_del,
 //! region_count (v6.12).
@@ -74,8 +74,8 @@ struct Part<M: Mmu> {
     next: Link<M>,
 }
 
-// SAFETY: the free link overwrites the first page of a region that no list has; nobody else reads
-// one.
+// SAFETY: the free link overwrites the first page of a region that is in no list, and is not read
+// otherwise.
 unsafe impl<M: Mmu> SlabObject for Region<M> {}
 
 /// A map of pages: see the module.
@@ -88,7 +88,7 @@ pub(crate) struct Reservations<M: Mmu> {
 ///
 /// # Invariants
 /// Each is a live object of the slab, in this list only. `from < to`, and `to` is below the next
-/// one's `from`. They are touched by whoever has the list, which is under its lock, or taken out.
+/// one's `from`. They are accessed with the list's lock held, or after they were removed from it.
 #[derive(Debug)]
 struct List<M: Mmu> {
     first: Link<M>,
@@ -128,7 +128,7 @@ impl<M: Mmu> Reservations<M> {
     /// When there is no memory for a region.
     ///
     /// # Context
-    /// Takes and lets go the map's lock.
+    /// Takes and releases the map's lock.
     ///
     /// Linux: region_chg.
     #[track_caller]
@@ -163,7 +163,7 @@ impl<M: Mmu> Reservations<M> {
     /// has changed then.
     ///
     /// # Context
-    /// Takes and lets go the map's lock.
+    /// Takes and releases the map's lock.
     ///
     /// Linux: region_del.
     #[track_caller]
@@ -186,7 +186,7 @@ impl<M: Mmu> Reservations<M> {
     /// Removes all pages from `from` on; returns how many were in the map.
     ///
     /// # Context
-    /// Takes and lets go the map's lock.
+    /// Takes and releases the map's lock.
     pub(crate) fn truncate(&self, sys: &System<M>, from: u64) -> u64 {
         let mut none = List { first: None };
         let removed = self.list.lock().remove(from, u64::MAX, &mut none);
@@ -200,7 +200,7 @@ impl<M: Mmu> Reservations<M> {
     /// Removes all pages; returns how many there were.
     ///
     /// # Context
-    /// Takes and lets go the map's lock.
+    /// Takes and releases the map's lock.
     pub(crate) fn remove_all(&self, sys: &System<M>) -> u64 {
         self.truncate(sys, 0)
     }
@@ -252,7 +252,7 @@ impl<M: Mmu> Change<'_, M> {
     /// Adds the range; returns how many pages that added.
     ///
     /// # Context
-    /// Takes and lets go the map's lock.
+    /// Takes and releases the map's lock.
     ///
     /// Linux: region_add.
     pub(crate) fn add(mut self) -> u64 {
@@ -434,7 +434,7 @@ impl<M: Mmu> List<M> {
         Ok((removed, regions))
     }
 
-    /// Frees the regions of a list that nobody else has.
+    /// Frees the regions of a list that has no other user.
     fn free(self, sys: &System<M>) {
         let mut at = self.first;
         while let Some(region) = at {

@@ -1,13 +1,13 @@
 //! The reverse map of anonymous memory: which VMAs may map a page.
 //!
 //! # Problem
-//! After a fork a page can be reached from the address space that made it and from every one that
-//! was forked from it since. Whoever wants to take the page away must find all of them, and finding
-//! them must not cost more than there are.
+//! After a fork a page can be mapped in the address space that created it and in every one forked
+//! from that since. Unmapping the page must find all of them, at a cost proportional to their
+//! number.
 //!
 //! # Idea
-//! A page names the anon_vma of the mapping that made it. A mapping is chained to its own anon_vma
-//! and to those of all its ancestors, since it may hold pages of each.
+//! A page names the anon_vma of the VMA that created it. A VMA is chained to its own anon_vma and
+//! to those of all its ancestors, since it may map pages of each.
 //!
 //! ```text
 //! VMA of the parent ──chain── A         A: pages made before the fork, or by the parent since
@@ -15,33 +15,32 @@
 //! VMA of the child ───chain───┘
 //!        └────────────chain── B         B: pages made by the child since
 //! ```
-//! The anon_vmas of all processes that descend from one make a tree, whose lock is the root's.
+//! The anon_vmas of all processes that descend from one form a tree, whose lock is the root's.
 //!
 //! # Protocol
-//! - A mapping gets its first anon_vma from a fault that holds `mmap_lock` for reading: everything
-//!   is allocated, then linked under the root's lock and `page_table_lock`, unless another fault
-//!   was faster. A neighbour's is taken where it can be, so that the two could be merged.
+//! - A VMA gets its first anon_vma from a fault that holds `mmap_lock` for reading: everything is
+//!   allocated, then linked under the root's lock and `page_table_lock`, unless another fault was
+//!   faster. It shares a neighbour's anon_vma where possible, so that the two VMAs can be merged.
 //! - Split and fork clone the chains; fork then adds an anon_vma of the child's own.
-//! - A mapping that goes is unchained under the root's lock after its pages were zapped. What has
-//!   no chain left is freed behind the lock, for the root may be among it; who unchains counts in
-//!   the root meanwhile, which must outlive its lock's being let go.
+//! - A removed VMA is unchained under the root's lock after its pages were zapped. An anon_vma
+//!   without chains is freed after the lock is released, since it may be the root; the unchaining
+//!   thread holds a reference to the root meanwhile, which must outlive the release of its lock.
 //!
 //! # Why it is correct
-//! Pages that a mapping holds were made under an anon_vma that it is chained to: its own, or one
-//! that it was chained to when it was forked; the ledger checks each page for that. An anon_vma
-//! with at most one child and no mapping of its own can serve a forked mapping as its own, which
-//! keeps a process that forks, and whose parent exits, for ever, from making ever longer chains.
-//! Children and mappings are counted apart: one number for both let one anon_vma be taken twice
-//! (CVE-2022-42703).
+//! Every page that a VMA maps was created under an anon_vma that the VMA is chained to: its own, or
+//! one that it was chained to at fork; the ledger checks this for each page. An anon_vma with at
+//! most one child and no VMA of its own can serve a forked VMA as its own. This keeps chains short
+//! in a process that forks, and whose parent exits, again and again. Children and VMAs are counted
+//! apart: one count for both let one anon_vma be reused twice (CVE-2022-42703).
 //!
 //! # Cost
-//! The first fault of a mapping takes the root's lock; no other fault does. Fork and split allocate
-//! a link for each generation.
+//! The first fault of a VMA takes the root's lock; no other fault does. Fork and split allocate a
+//! link for each generation.
 //!
 //! Linux: mm/rmap.c __anon_vma_prepare, anon_vma_clone, anon_vma_fork, unlink_anon_vmas.
 
 use crate::base::attrs::VmaView;
-use crate::base::config::{Broken, Config};
+use crate::base::config::{Config, NegativeControl};
 use crate::base::error::NoMemory;
 use crate::memory::frame::Frame;
 use crate::mm::Mm;
@@ -57,25 +56,25 @@ use minflt_sync::order::AnonVmaLock;
 use minflt_sync::slab::SlabObject;
 use minflt_sync::{Atomic, Ordering, RwSem};
 
-/// Where the mappings of the pages that one mapping made can be found.
+/// Leads from the pages that one VMA created to the VMAs that may map them.
 ///
-/// Its memory stays of its type: who comes from a page may look at one that is free, or another's
-/// by now ([`System::hold_anon_vma`]).
+/// Its memory is type-stable: a walk that starts from a page may read one that is free, or was
+/// reused ([`System::hold_anon_vma`]).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct AnonVma<M: Mmu> {
     /// That of the mapping it was forked from; a root is its own. Immutable.
     pub(super) parent: NonNull<Self>,
-    /// Where mappings may hold its pages. Guarded by: the root's lock.
+    /// VMAs that may map its pages. Guarded by: the root's lock.
     pub(super) spans: Spans<M>,
     /// Anon_vmas that have it for a parent; a root counts itself. Guarded by: the root's lock.
     pub(super) children: Atomic<u64, M>,
-    /// Mappings whose own anon_vma it is. Guarded by: the root's lock.
+    /// Number of VMAs whose own anon_vma it is. Guarded by: the root's lock.
     pub(super) active: Atomic<u64, M>,
     /// The address of the oldest of its tree, which has the lock. Immutable while it is in use.
     pub(super) root: Atomic<u64, M>,
-    /// One while it has links, one for each who holds it, and one for each descendant of a root;
-    /// 0 while it is free.
+    /// One while it has links, one for each holder, and in a root one for each descendant; 0 while
+    /// it is free.
     pub(super) refs: Atomic<u64, M>,
     /// Guards the links and counts of the whole tree. Only a root's is used.
     pub(crate) lock: RwSem<AnonVmaLock, M>,
@@ -92,13 +91,13 @@ pub(crate) struct Chain<M: Mmu> {
     pub(super) anon_vma: NonNull<AnonVma<M>>,
     /// In the tree of the anon_vma. Guarded by: the root's lock.
     pub(super) span: Span<M>,
-    /// Whether the anon_vma has no link left. For whoever unchains the mapping.
+    /// Whether the anon_vma has no link left. For the thread that unchains the VMA.
     pub(super) last: Atomic<u64, M>,
 }
 
-// SAFETY: the free link overwrites the parent, which nobody without a reference looks at. Those who
-// have none look at the root, the count and the lock only; zeros are an anon_vma that nobody has,
-// and a free lock.
+// SAFETY: the free link overwrites the parent, which is read with a reference only. Readers without
+// a reference read the root, the count and the lock only; zeros are an unused anon_vma and a free
+// lock.
 unsafe impl<M: Mmu> SlabObject for AnonVma<M> {
     const KEPT: Range<usize> = offset_of!(Self, root)..size_of::<Self>();
 }
@@ -130,7 +129,7 @@ impl<M: Mmu> AnonVma<M> {
         unsafe { self.root_ptr().as_ref() }
     }
 
-    /// The same, for who gives a count in it up.
+    /// The same, for a caller that drops a reference to it.
     pub(super) fn root_ptr(&self) -> NonNull<Self> {
         let root = self.root.load(Ordering::Relaxed) as *mut Self;
         // SAFETY: from its first link to its last count an anon_vma has a root.
@@ -151,7 +150,7 @@ impl<M: Mmu> AnonVma<M> {
     pub(super) fn reusable(&self, parent: &Vma<M>, config: &Config) -> bool {
         let children = self.children.load(Ordering::Relaxed);
         let active = self.active.load(Ordering::Relaxed);
-        if config.lacks::<M>(Broken::ChildrenAndOwners) {
+        if config.lacks::<M>(NegativeControl::ChildrenAndOwners) {
             // Linux: anon_vma_clone before 2555283eb40d.
             let parents = parent.anon_vma.load(Ordering::Relaxed);
             return address(NonNull::from(self)) != parents && children + active < 2;
@@ -205,11 +204,11 @@ impl<M: Mmu> AnonVma<M> {
 }
 
 impl<M: Mmu> System<M> {
-    /// The anon_vma of a page of anonymous memory, which the caller holds; none if the page is not
-    /// mapped, or is being changed by somebody else.
+    /// The anon_vma of a page of anonymous memory, on which the caller has a reference; `None` if
+    /// the page is not mapped, or another thread is changing it.
     pub(super) fn hold_anon_vma(&self, frame: &Frame<M>) -> Option<HeldAnonVma<'_, M>> {
         // ORDERING: Acquire; pairs with [frame-maps].
-        let uncounted = self.lacks(Broken::FoundBeforeCounted);
+        let uncounted = self.lacks(NegativeControl::FoundBeforeCounted);
         if frame.maps.load(Ordering::Acquire) == 0 && !uncounted {
             return None;
         }
@@ -217,7 +216,7 @@ impl<M: Mmu> System<M> {
         let anon_vma = NonNull::new(named as *mut AnonVma<M>)?;
         // SAFETY: memory of anon_vmas stays that; what is looked at here is never overwritten.
         let alive = unsafe { anon_vma.as_ref() };
-        if self.lacks(Broken::HoldsFreedAnonVma) {
+        if self.lacks(NegativeControl::HoldsFreedAnonVma) {
             alive.refs.add(1, Ordering::Relaxed);
         } else if !alive.try_hold() {
             return None;
@@ -290,8 +289,9 @@ impl<M: Mmu> Vma<M> {
     /// else changes them.
     #[inline]
     pub(crate) fn spans_follow(&self, enough: impl Fn(&Span<M>, &VmaView) -> bool) {
-        // Under a downgraded `mmap_lock` a fault may be chaining it just now, with the record as it
-        // is: who finds no anon_vma has nothing to do, who finds one finds the whole chain.
+        // Under a downgraded `mmap_lock` a fault may be chaining it concurrently, with the same
+        // attributes: if no anon_vma is found there is nothing to do; if one is found, so is the
+        // whole chain.
         if self.own_anon_vma().is_some()
             && let Some(newest) = chain_at::<M>(self.chain.load(Ordering::Relaxed))
         {
@@ -384,8 +384,7 @@ impl<M: Mmu> Mm<M> {
     fn mergeable_anon_vma(&self, vma: &Vma<M>) -> Option<&AnonVma<M>> {
         let view = vma.view();
         let range = view.range;
-        // Linux: anon_vma_compatible, which looks neither at what may be done there nor at
-        // userfaultfds.
+        // Linux: anon_vma_compatible, which ignores protection and userfaultfds.
         let alike = |other: VmaView| {
             let (prot, uffd) = (other.prot, other.uffd);
             let like = VmaView { prot, uffd, ..view };
@@ -429,7 +428,7 @@ impl<M: Mmu> System<M> {
         };
         let mut new = self.anon_vmas.alloc(new, self).map_err(|_| NoMemory)?;
         let own = new;
-        // SAFETY: allocated just now, and nobody has a reference.
+        // SAFETY: allocated just now, without other references.
         let made = unsafe { new.as_mut() };
         let root = match parent {
             Some(parent) => {
@@ -468,8 +467,8 @@ impl<M: Mmu> System<M> {
         unsafe { self.chains.free(chain, self) };
     }
 
-    /// Lets go of one that has no links; frees it, and then perhaps its root, when nobody else
-    /// counts on it.
+    /// Drops the reference of an anon_vma without links; frees it, and then perhaps its root, when
+    /// no reference is left.
     pub(super) fn discard_anon_vma(&self, anon_vma: NonNull<AnonVma<M>>) {
         // SAFETY: alive: the caller's count is still in it.
         let dying = unsafe { anon_vma.as_ref() };

@@ -1,57 +1,58 @@
 //! Unmaps a page with migration or swap entries, and removes these entries.
 //!
 //! # Problem
-//! Who moves a page, or writes it to a swap device, must be the only one who can reach it; threads
-//! go on to load and store meanwhile, and the hardware goes on to set bits.
+//! The thread that migrates a page, or writes it to a swap device, must have exclusive access to
+//! it, while other threads load and store and the hardware sets accessed and dirty bits.
 //!
 //! # Idea
-//! Replace each entry that names the page by one that says where the page is going, in one
-//! exchange; whoever comes to such an entry waits, or brings the page back.
+//! Replace each PTE that names the page by a migration or swap entry, in one exchange; a fault that
+//! finds such an entry waits, or swaps the page in.
 //!
 //! # Protocol
 //! ```text
 //! put_away                                     put_back
 //! the page locked                              the page locked
-//! for each place, under its table's lock:      for each place, under its table's lock:
-//!   entry -> where it went   (one exchange)      entry says so -> a mapped one
-//!   stored to? the page is dirty
+//! for each PTE, under its page-table lock:     for each PTE, under its page-table lock:
+//!   PTE -> migration or swap entry (one step)    the entry -> a PTE
+//!   dirty bit set? the page is dirty
 //!   map count - 1
-//!   all CPUs told; then the entry's reference
+//!   TLB flush; then the PTE's reference
 //! ```
 //!
 //! # Why it is correct
-//! *One exchange* (I3): an entry that was none for a moment could be filled by a fault with a page
-//! of zeros, which the next store of the entry would then lose, with what the user had stored. So
-//! a slot of a swap device is had, and counted, before.
+//! *One exchange* (I3): a PTE that were empty for a moment could be filled by a fault with the zero
+//! page, and the next store of the entry would then overwrite it, with whatever the user had
+//! stored. So a swap slot is allocated, and counted, before the exchange.
 //!
-//! *The value returned* (I4): the hardware sets "dirty" at any time before the exchange, so the
-//! exchange's own result says whether the page was stored to.
+//! *The value returned* (I4): the hardware sets the dirty bit at any time before the exchange, so
+//! the value that the exchange returns decides whether the page is dirty.
 //!
-//! *Before the copy* (P15): a CPU that buffers the old translation stores to the old page until it
-//! is told. All are told when [`System::put_away`] returns, so what is read after that is all there
-//! ever was.
+//! *Before the copy* (P15): a CPU that caches the old translation stores to the old page until its
+//! TLB is flushed. All flushes are complete when [`System::put_away`] returns, so a later read sees
+//! all stores.
 //!
 //! *Every entry is found again* (P12, P13): mremap moves entries with the reverse map's lock held
-//! for writing, so none passes a walk by; a child comes after its parent in every walk
-//! ([`crate::pages::interval`]). What a fork copied is restored as the parent's is; it takes the
-//! right to store from both, and the page is no longer exclusive, which is looked at under the
-//! table's lock.
+//! for writing, so a walk misses none; a walk visits a child after its parent
+//! ([`crate::pages::interval`]). An entry that fork copied is restored as the parent's is; fork
+//! removes write permission from both, and the page is no longer exclusive, which is tested under
+//! the page-table lock.
 //!
-//! *Pins.* A page that is pinned stays its owner's own, which a fork that finds a slot in the entry
-//! could not know. So an exclusive page goes to a slot only if nobody has it pinned after all CPUs
-//! were told, with the table's lock still held, which keeps a fork off. Who moves a page to
-//! another frame holds `mmap_lock`, or the VMA's lock, of the one address space that an exclusive
-//! page has, so no fork comes between; or else does as for a slot.
+//! *Pins.* A pinned page must remain its owner's, which a fork that finds a swap entry could not
+//! know. So an exclusive page is replaced by a swap entry only if it has no pin after the TLB
+//! flush, with the page-table lock still held, which excludes fork. A thread that migrates a page
+//! holds `mmap_lock`, or the VMA lock, of the one address space that an exclusive page has, so no
+//! fork intervenes; without that lock it proceeds as for a swap entry.
 //!
-//! *Protection* (P14): the entry itself says what it will grant, and mprotect lowers that.
+//! *Protection* (P14): the entry itself has the protection that will be restored, and mprotect
+//! lowers it there.
 //!
 //! # Cost
-//! An exchange and an invalidation for each place.
+//! An exchange and a TLB flush for each PTE.
 //!
 //! Linux: mm/rmap.c try_to_unmap_one, try_to_migrate_one; mm/migrate.c remove_migration_pte.
 
 use super::owner::Owner;
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::entry::shootdown;
 use crate::entry::zap::{Only, Zap};
@@ -63,12 +64,12 @@ use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Mmu, Paging, Pte};
 use minflt_sync::Ordering;
 
-/// Where a page goes.
+/// What a page is unmapped for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum To {
-    /// To another frame: whoever wants it waits.
+    /// Migration: faults on the page wait.
     Migration,
-    /// The same, by who keeps no fork off.
+    /// The same, by a thread that does not exclude fork.
     MigrationUnheld,
     /// Nowhere: it is in its file, and found there.
     File,
@@ -85,19 +86,18 @@ impl To {
         matches!(self, Self::Migration | Self::MigrationUnheld)
     }
 
-    /// Whether a fork may come between the entry's going and its coming back, and would share a
-    /// page that is pinned.
+    /// Whether fork may run between unmapping and restoration, and share a page that is pinned.
     const fn may_be_forked(self) -> bool {
         matches!(self, Self::Swap { .. } | Self::MigrationUnheld)
     }
 }
 
 impl<M: Mmu> System<M> {
-    /// Takes a page away from everybody who maps it; returns whether nobody does any more. No CPU
-    /// has a translation of what was taken away then.
+    /// Unmaps a page everywhere; returns whether no mapping is left. The TLB flush of all unmapped
+    /// PTEs is complete then.
     ///
     /// # Context
-    /// Sleeps for the lock of the reverse map; waits for CPUs to forget translations.
+    /// Sleeps for the lock of the reverse map; waits for TLB flushes.
     pub(crate) fn put_away(&self, page: &Locked<'_, M>, owner: &Owner<'_, M>, to: To) -> bool {
         let frame = page.frame();
         let index = frame.index.load(Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl<M: Mmu> System<M> {
             }
             let mut zap = Zap::begin_only(place.tables, place.range, Only::All);
             zap.put_away(place.range, page.pfn(), to);
-            if self.lacks(Broken::CopyBeforeFlush) {
+            if self.lacks(NegativeControl::CopyBeforeFlush) {
                 zap.forget();
             }
             zap.finish();
@@ -157,7 +157,7 @@ impl<M: Mmu> Zap<'_, M> {
         }
         // The lock keeps it mapped; only its bits change.
         let mut old = entry.load();
-        if matches!(to, To::Swap { .. }) && sys.lacks(Broken::SwapInTwoSteps) {
+        if matches!(to, To::Swap { .. }) && sys.lacks(NegativeControl::SwapInTwoSteps) {
             old = entry.swap(how, Pte::none());
             entry.store(away(old, to));
         } else {
@@ -166,11 +166,14 @@ impl<M: Mmu> Zap<'_, M> {
             }
         }
         let frame = sys.frames.get(pfn);
-        let late = sys.lacks(Broken::CopyBeforeFlush);
+        let late = sys.lacks(NegativeControl::CopyBeforeFlush);
         if to.may_be_forked() && frame.is_exclusive() && !late {
-            // Whoever pins it without a lock is done when his CPU has answered.
+            // A lockless pin on another CPU is complete when that CPU has acknowledged the flush.
             shootdown::flush(sys, mm, page);
-            let shares = [Broken::SwapSharesPinned, Broken::MoveUncounted];
+            let shares = [
+                NegativeControl::SwapSharesPinned,
+                NegativeControl::MoveUncounted,
+            ];
             let shares = sys.switched_off().is_some_and(|it| shares.contains(&it));
             if frame.may_be_pinned() && !shares {
                 entry.swap(how, old);
@@ -182,7 +185,7 @@ impl<M: Mmu> Zap<'_, M> {
             self.gather.touch(page);
         }
         M::note(format_args!("{} of frame {pfn} is put away", page.start()));
-        if old.is_dirty() && !sys.lacks(Broken::AwayForgetsDirty) {
+        if old.is_dirty() && !sys.lacks(NegativeControl::AwayForgetsDirty) {
             frame.set_dirty();
         }
         // ORDERING: AcqRel; no pair: the count is compared with itself only.
@@ -198,7 +201,7 @@ impl<M: Mmu> Zap<'_, M> {
 
     /// Maps frame `to` where the entry of one page says that `from` is being moved.
     fn put_back(mut self, page: VirtRange, from: Pfn, to: Pfn) {
-        if self.mm().system().lacks(Broken::CopyBeforeFlush) {
+        if self.mm().system().lacks(NegativeControl::CopyBeforeFlush) {
             self.gather.touch(page);
         }
         let mut at = page.start();
@@ -212,7 +215,7 @@ impl<M: Mmu> Zap<'_, M> {
                 frame.refs.add(1, Ordering::Relaxed);
                 // ORDERING: Release; pairs with [frame-maps].
                 frame.maps.add(1, Ordering::Release);
-                // A fork may have come to this entry before.
+                // A fork may have copied this entry before.
                 if !sys.frames.get(from).is_exclusive() {
                     frame.set_exclusive(Exclusive::No);
                 }
@@ -233,9 +236,9 @@ fn away<P: Paging>(old: Pte<P>, to: To) -> Pte<P> {
 }
 
 impl<M: Mmu> System<M> {
-    /// Waits until whoever is moving a page from frame `pfn` is done with it. The frame may be
-    /// anybody's by then; the wait needs no reference: the bit is set by somebody who has one, and
-    /// he wakes all who found it set.
+    /// Waits until the migration of a page from frame `pfn` ends. The frame may have another owner
+    /// by then. The wait needs no reference: the migrating thread, which set the bit, has one, and
+    /// wakes all threads that found it set.
     ///
     /// # Context
     /// Sleeps. The caller has no page locked.

@@ -2,7 +2,7 @@
 //! and exit.
 
 use super::anon_vma::{Chain, address, chain_at, chains_of};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::mm::Mm;
 use crate::space::vma::Vma;
@@ -130,7 +130,7 @@ impl<M: Mmu> System<M> {
         let Some(first) = chain_at::<M>(vma.chain.load(Ordering::Relaxed)) else {
             return;
         };
-        if self.lacks(Broken::ChainsStay) {
+        if self.lacks(NegativeControl::ChainsStay) {
             return;
         }
         // The root outlives its lock's being let go, though somebody else may by then have taken

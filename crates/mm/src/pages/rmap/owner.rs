@@ -1,37 +1,38 @@
 //! From a page to its anon_vma or file.
 //!
 //! # Problem
-//! Somebody comes with nothing but a frame, and wants everybody who maps it. What the frame names
-//! may be freed, and used again for another, while he looks.
+//! A reverse-map walk starts from a frame alone, and must find all its mappings. The anon_vma that
+//! the frame names may be freed and reused during the lookup.
 //!
 //! # Idea
-//! Memory of anon_vmas stays memory of anon_vmas, so a look at a dead one does no harm. Take a
-//! reference, unless there is none left to take; then ask whether the page is still mapped, and
-//! still names this one. If so, it was alive all the time.
+//! Memory of anon_vmas is type-stable, so reading a freed one is harmless. Take a reference, unless
+//! the count is 0; then recheck that the page is still mapped, and still names this anon_vma. If
+//! so, it was alive all the time.
 //!
 //! # Protocol
 //! ```text
-//! the frame held and locked
-//! mapped?                          no -> nobody maps it
+//! the frame referenced and locked
+//! mapped?                          no -> there is no mapping
 //! the anon_vma it names: reference, unless its count is zero
-//! mapped, and the same anon_vma?   no -> let go; somebody else is at it
+//! mapped, and the same anon_vma?   no -> drop it; another thread is changing the page
 //! the root's lock: for writing (`exclusive`, `skipped`), or for reading (`shared`)
-//! each span that covers the page
+//! each interval node that covers the page
 //! ```
 //! A page of a file is in its file as long as it is locked, so its cache needs no reference.
 //!
 //! # Why it is correct
-//! A mapping is unchained after its pages are gone, and an anon_vma is freed after its last chain;
-//! so one that a mapped page names is alive. It is this one, and not one that got its memory:
-//! whoever freed it saw the page unmapped before, and so would we (P16).
+//! A VMA is unchained after its pages are unmapped, and an anon_vma is freed after its last chain;
+//! so one that a mapped page names is alive. It is this one, and not one that reuses its memory:
+//! the thread that freed it saw the page unmapped before, and so would this one (P16).
 //!
-//! Readers do not change the tree, and who does (fork, split, a first fault next door, exit) has
-//! the lock for writing. Without the lock a walk comes to spans that are being moved, and misses
-//! some, or to spans that are freed (P10, P11): what the posting of 2012 did. It argued that who
-//! migrates holds `mmap_lock`; but after a fork the tree has mappings of other address spaces, and
-//! within one a first fault changes it under the same `mmap_lock`, held for reading.
+//! Readers do not change the tree, and every change of it (fork, split, a first fault in an
+//! adjacent VMA, exit) holds the lock for writing. Without the lock, as in the 2012 posting, a walk
+//! misses interval nodes that are being moved, or reaches freed ones (P10, P11). The posting argued
+//! that the migrating thread holds `mmap_lock`; but after a fork the tree has mappings of other
+//! address spaces, and within one a first fault changes it under the same `mmap_lock`, held for
+//! reading.
 //!
-//! Where nobody but one entry can name the page, there is nothing to look for: [`Owner::known`].
+//! Where only one PTE can name the page, no walk is needed: [`Owner::known`].
 //!
 //! # Cost
 //! Two exchanges on the anon_vma's count, and the root's lock: for reading an exchange on a line
@@ -40,7 +41,7 @@
 //! Linux: mm/rmap.c folio_get_anon_vma, folio_lock_anon_vma_read, rmap_walk_anon, rmap_walk_file.
 
 use super::anon_vma::HeldAnonVma;
-use crate::base::config::{AnonRmap, Broken};
+use crate::base::config::{AnonRmap, NegativeControl};
 use crate::entry::walk::Tables;
 use crate::memory::frame::Use;
 use crate::pages::file::PageCache;
@@ -116,7 +117,7 @@ impl<'s, M: Mmu> Owner<'s, M> {
                 let own = held.get();
                 let lock = &own.root().lock;
                 match held.sys.config.anon_rmap {
-                    _ if held.sys.lacks(Broken::RmapUnlocked) => {
+                    _ if held.sys.lacks(NegativeControl::RmapUnlocked) => {
                         own.spans.each(index, index, visit)
                     }
                     AnonRmap::Exclusive | AnonRmap::Skipped => {

@@ -1,36 +1,38 @@
 //! System V shared memory segments: in-memory files with an identifier and an attach count.
 //!
 //! # Problem
-//! A segment outlives whoever made it. One that was removed is there as long as it is mapped
-//! anywhere, and goes with its last mapping, whichever call takes that out.
+//! A segment outlives the process that created it. A removed segment exists as long as it is mapped
+//! anywhere, and is freed with its last mapping, whichever call unmaps that.
 //!
 //! # Idea
-//! A segment is a file in memory with a row in a table, which has a reference to the file. Every
-//! mapping of a file has a link ([`crate::pages::file::links`]), from the moment that its VMA is
-//! made until it has no pages any more; the link of a segment's mapping counts at the segment. So
-//! splits, forks and moves count as Linux's `open` and `close` of a VMA do, and no call knows of
+//! A segment is an in-memory file plus a row in a table, which has a reference to the file. Every
+//! mapping of a file has a link ([`crate::pages::file::links`]), from the creation of its VMA until
+//! it maps no more pages; the link of a segment's mapping is counted as an attachment. So splits,
+//! forks and moves count as Linux's `open` and `close` of a VMA do, and the calls need no code for
 //! it.
 //!
 //! # Protocol
-//! - The table, keys and marks of removal: under the lock, of class `ShmLock`.
-//! - A count goes up from 0 under the lock: by shmat, which keeps its own until its mapping has
-//!   one. From more than 0 it goes up without, by who makes a mapping out of another.
-//! - It goes down under the lock. Whoever lowers it to 0 and finds the segment removed, or removes
-//!   it and finds 0, takes it out of the table, and frees it when the lock is let go.
+//! - The table, keys and removal flags: under the lock, of class `ShmLock`.
+//! - An attach count is raised from 0 under the lock: by shmat, which holds a count of its own
+//!   until its mapping has one. From above 0 it is raised without the lock, by a call that makes
+//!   one mapping out of another.
+//! - It is lowered under the lock. The thread that lowers it to 0 and finds the segment removed, or
+//!   that removes a segment with count 0, takes the segment out of the table, and frees it after it
+//!   releases the lock.
 //!
-//! A segment of huge pages reserves all of them when it is made, in its file, and no mapping
-//! reserves any; what is reserved goes with the file ([`crate::pages::hugetlb`]). Its mappings are
-//! like others of such files: each has a lock of its own, which comes and goes with its link,
-//! whatever counts it as attached (P53).
+//! A hugetlb segment reserves all its pages at creation, in its file, and no mapping reserves any;
+//! the reservation is freed with the file ([`crate::pages::hugetlb`]). Its mappings are like others
+//! of hugetlb files: each has a lock of its own, created and freed with its link, whatever is
+//! counted as attached (P53).
 //!
 //! # Why it is correct
-//! Who finds 0 under the lock is alone: from 0 it goes up under the lock only, and no mapping is
-//! left that another could be made out of. A cache names its segment while it is mapped, that is
-//! while the segment counts.
+//! A thread that finds the count 0 under the lock has the segment to itself: the count rises from 0
+//! under the lock only, and no mapping is left to make another one from. A page cache names its
+//! segment while it is mapped, that is while the attach count is above 0.
 //!
 //! # Cost
 //! The table is a list: a key or a number is found by a walk, at most [`ShmLimits::segments`] long.
-//! A mapping that goes takes the lock, which all segments share. Other files pay one load.
+//! Unmapping takes the lock, which all segments share. Other files pay one load.
 //!
 //! Linux: ipc/shm.c, ipc/util.c (v6.18).
 
@@ -70,15 +72,15 @@ pub struct ShmStatus {
     pub bytes: u64,
     /// The rights it was made with: nine bits.
     pub mode: u16,
-    /// Whether it goes when nobody has it attached any more (`SHM_DEST`).
+    /// Whether it is freed at the last detach (`SHM_DEST`).
     pub removed: bool,
     /// VMAs that map it, of all address spaces (`shm_nattch`).
     pub attached: u64,
-    /// The address space that it was made in, which may be gone. Linux tells the process
+    /// The address space that created it, which may no longer exist. Linux reports the process
     /// (`shm_cpid`).
     pub creator: SpaceId,
-    /// The address space whose mapping came or went last (`shm_lpid`): of a fork the child, where
-    /// Linux tells the parent.
+    /// The address space that last attached or detached (`shm_lpid`): of a fork the child, where
+    /// Linux reports the parent.
     pub last: Option<SpaceId>,
 }
 
@@ -118,17 +120,17 @@ pub(crate) struct Segment<M: Mmu> {
     creator: SpaceId,
     /// Guarded by: the table's lock.
     key: Atomic<u32, M>,
-    /// 1 if it goes with its last mapping. Guarded by: the table's lock.
+    /// 1 if it is freed with its last mapping. Guarded by: the table's lock.
     removed: Atomic<u32, M>,
     /// Links of mappings, and calls of shmat. See above.
     attached: Atomic<u64, M>,
-    /// Whose mapping came or went last, 0 for nobody's. No lock: it is for printing.
+    /// The address space that last attached or detached, 0 for none. No lock: it is for printing.
     last: Atomic<u64, M>,
     /// The next in the table. Guarded by: its lock.
     next: Atomic<u64, M>,
 }
 
-// SAFETY: the free link overwrites the cache; nobody reads a freed one.
+// SAFETY: the free link overwrites the cache, which is not read after it is freed.
 unsafe impl<M: Mmu> SlabObject for Segment<M> {}
 
 /// A segment that is counted as attached until this is dropped, and so stays.
@@ -142,8 +144,8 @@ pub(crate) struct Held<'s, M: Mmu> {
 impl<M: Mmu> Segment<M> {
     /// The segment at an address that the table or a cache names.
     fn at<'a>(address: u64) -> Option<&'a Self> {
-        // SAFETY: the table names what is there, to who has it locked; a cache to who has it
-        // mapped.
+        // SAFETY: an entry of the table is valid while the table is locked; that of a cache, while
+        // a mapping exists.
         unsafe { (address as *const Self).as_ref() }
     }
 
@@ -165,8 +167,8 @@ impl<M: Mmu> Segment<M> {
         self.bytes
     }
 
-    /// Whether the rights `wanted` are not all among its own. Each of the two has three bits for
-    /// the owner, the group and others; all who ask are the owner here, and nobody is privileged.
+    /// Whether the mode lacks any of the permissions `wanted`. Each of the two has three bits for
+    /// the owner, the group and others; every caller is the owner here, and none is privileged.
     ///
     /// Linux: ipcperms.
     pub(crate) const fn denies(&self, wanted: u16) -> bool {
@@ -201,10 +203,10 @@ impl<M: Mmu> Segment<M> {
         unsafe { table.let_go(segment) };
     }
 
-    /// Gives back what it has.
+    /// Frees the segment and its reference to the file.
     ///
     /// # Safety
-    /// 1. The caller took it out of the table, and nobody has it attached.
+    /// 1. The caller took it out of the table, and its attach count is 0.
     unsafe fn free(segment: NonNull<Self>, sys: &System<M>) {
         // SAFETY: 1 of this function.
         let this = unsafe { segment.as_ref() };
@@ -224,11 +226,10 @@ impl<M: Mmu> Segment<M> {
 }
 
 impl<M: Mmu> Table<'_, M> {
-    /// Removes the segment with a number: now, or when nobody has it attached any more. Whether
-    /// there was one.
+    /// Removes the segment with a number: now, or at the last detach. Whether there was one.
     ///
     /// # Context
-    /// Sleeps for locks of the file's pages, where the segment goes.
+    /// Sleeps for locks of the file's pages, where the segment is freed.
     ///
     /// Linux: do_shm_rmid.
     pub(crate) fn remove(self, id: ShmId) -> bool {
@@ -243,13 +244,13 @@ impl<M: Mmu> Table<'_, M> {
         true
     }
 
-    /// Lets the table go, and `segment` if it was removed and nobody has it.
+    /// Unlocks the table; frees `segment` if it was removed and its attach count is 0.
     ///
     /// # Safety
-    /// 1. The segment is in this table; whoever asks has no use for it afterwards.
+    /// 1. The segment is in this table; the caller does not use it afterwards.
     unsafe fn let_go(self, segment: NonNull<Segment<M>>) {
         let sys = self.sys;
-        // SAFETY: 1 of this function: the table is locked, so nobody frees it.
+        // SAFETY: 1 of this function: the table is locked, so it is not freed.
         let this = unsafe { segment.as_ref() };
         let removed = this.removed.load(Ordering::Relaxed) != 0;
         if !removed || this.attached.load(Ordering::Relaxed) > 0 {
@@ -272,7 +273,7 @@ impl<M: Mmu> Drop for Held<'_, M> {
 }
 
 impl<M: Mmu> PageCache<M> {
-    /// Whether it counts its mappings: what goes of one takes part in that.
+    /// Whether its mappings are counted as attachments, so that unmapping must update the count.
     pub(crate) fn counts_mappings(&self) -> bool {
         self.segment.load(Ordering::Relaxed) != 0
     }

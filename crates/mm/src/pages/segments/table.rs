@@ -1,8 +1,8 @@
 //! The table of segments, and its limit.
 
 use super::{Held, NewSegment, Segment, ShmId, ShmKey, ShmPages};
-use crate::base::config::Broken;
 use crate::base::config::Config;
+use crate::base::config::NegativeControl;
 use crate::base::error::{FileError, NoMemory, ShmgetError};
 use crate::base::huge_size::HugeSize;
 use crate::memory::commit::{Overcommit, Reserve};
@@ -247,7 +247,7 @@ impl<'s, M: Mmu> Table<'s, M> {
     /// Counts one more, who keeps the segment; with a handle of its file.
     pub(crate) fn hold(&self, segment: &'s Segment<M>, access: FileAccess) -> Held<'s, M> {
         let sys = self.sys;
-        let counted = (!sys.lacks(Broken::AttachUncounted)).then_some(segment);
+        let counted = (!sys.lacks(NegativeControl::AttachUncounted)).then_some(segment);
         if let Some(segment) = counted {
             segment.attached.add(1, Ordering::Relaxed);
         }

@@ -9,7 +9,7 @@ mod share;
 
 use super::node::{Entry, insert_in_place};
 use super::{Body, FANOUT, Node, Tree, read};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::system::System;
 use core::mem::MaybeUninit;
@@ -226,7 +226,7 @@ impl<'t, M: Mmu> Change<'t, M> {
         // SAFETY: 1: the writer's lock keeps the current version.
         let body = unsafe { read::<M>(node) };
         let (copy, right) = if body.level == 0 {
-            if self.sys.lacks(Broken::LeafInPlace) && body.used() < FANOUT {
+            if self.sys.lacks(NegativeControl::LeafInPlace) && body.used() < FANOUT {
                 insert_in_place(body, entry);
                 return Ok(Up::Done);
             }

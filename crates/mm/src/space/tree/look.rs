@@ -13,8 +13,8 @@ impl<M: Mmu> Tree<M> {
     /// The last VMA that starts at or before `addr`.
     ///
     /// # Safety
-    /// 1. The caller holds `mmap_lock`, or a read section of the lifetime's domain, as long as
-    ///    `'a`.
+    /// 1. The caller holds `mmap_lock`, or a read section of the reclamation scheme's domain, as
+    ///    long as `'a`.
     #[inline]
     pub(crate) unsafe fn at_or_before<'a>(&self, addr: VirtAddr) -> Option<&'a Vma<M>> {
         // SAFETY: 1: 1 of this function.
@@ -27,7 +27,7 @@ impl<M: Mmu> Tree<M> {
     /// reference would say that nobody writes it.
     ///
     /// # Safety
-    /// 1. The caller holds `mmap_lock`, or a read section of the lifetime's domain.
+    /// 1. The caller holds `mmap_lock`, or a read section of the reclamation scheme's domain.
     #[inline(always)]
     pub(crate) unsafe fn ptr_at_or_before(&self, addr: VirtAddr) -> Option<NonNull<Vma<M>>> {
         // ORDERING: Acquire; pairs with [tree-slot].

@@ -6,11 +6,11 @@
 //! change. (In-place writes of nodes under a reader's lock were a privilege escalation in Linux.)
 //!
 //! # Idea
-//! The keys of a published node never change, and what a key leads to is one word. So a change is
-//! one store: of a VMA into the slot of a key that is there, of nothing into the slot of a VMA that
-//! goes, or of a new node into the slot of the node it replaces. What a slot without a VMA leaves
-//! behind is a *hole*: a key that leads to nothing, to be filled by the next VMA that starts there
-//! (as memory that is mapped and unmapped again and again does), and left out by the next copy.
+//! The keys of a published node never change, and a key's slot is one word. So a change is one
+//! store: of a VMA into the slot of an existing key, of nothing into the slot of a removed VMA, or
+//! of a new node into the slot of the node it replaces. A key with an empty slot is a *hole*: the
+//! next VMA that starts there fills it (as when memory is mapped and unmapped repeatedly), and the
+//! next copy of the node omits it.
 //!
 //! ```text
 //! keys    a    b    c    d         remove c     a    b    c    d        insert e
@@ -18,31 +18,31 @@
 //! ```
 //!
 //! # Protocol
-//! Writers: `mmap_lock` for writing. Readers: `mmap_lock`, or a read section of the lifetime's
-//! domain. All nodes of a change are allocated before its one store, so a change happens or does
-//! not. A key of an inner node separates: at most the start of whatever is below its child, above
-//! all starts before it, and not always the smallest below; the first is 0. Every leaf has a VMA.
+//! Writers: `mmap_lock` for writing. Readers: `mmap_lock`, or a read section of the reclamation
+//! scheme's domain. All nodes of a change are allocated before its one store, so a change is
+//! atomic. A key of an inner node is a separator: at most the smallest start below its child,
+//! greater than all starts before it, and not necessarily equal to the smallest below; the first is
+//! 0. Every leaf has a VMA.
 //!
-//! A VMA may reach over keys behind it that lead nowhere, also over a separator. So a lookup that
-//! ends at a hole, or before all keys of its leaf, goes back to the last VMA before it.
+//! A VMA may extend over following holes, also over a separator. So a lookup that ends at a hole,
+//! or before all keys of its leaf, goes back to the last VMA before it.
 //!
 //! # Why it is correct
-//! Of the VMA X that covers an address from before a lookup until after it: its key is in every
-//! version of its leaf that the lookup can find, and of the keys that are between X's and the
-//! address none leads to a VMA, since VMAs do not overlap. So a lookup that goes back finds X,
-//! whichever of the leaves on the way are old and which are new: a leaf that is split or merged, or
-//! shares with another, gets a new parent; the one that was there before keeps the leaf that was.
-//! Release on a slot's store and acquire on its load order the contents of what it leads to. Old
-//! nodes are freed only when no reader is left that could have found them. While a VMA is split a
-//! lookup finds the old one or the new one, and has to ask its record, inside or outside of its
-//! section.
+//! Let VMA X cover an address from before a lookup until after it. X's key is in every version of
+//! its leaf that the lookup can find, and no key between X's and the address leads to a VMA, since
+//! VMAs do not overlap. So a lookup that goes back finds X, however old and new leaves mix on its
+//! way: a leaf that is split or merged, or shares VMAs with another, gets a new parent; the old
+//! parent keeps the old leaf. Release on a slot's store and acquire on its load order the contents
+//! of what it leads to. Old nodes are freed only when no reader is left that could have found them.
+//! While a VMA is split a lookup finds the old one or the new one, and must check its attributes,
+//! inside or outside of its write section.
 //!
 //! # Cost
-//! Lookup: a node per level, its lines asked for at once, no branch that depends on a key. Under
-//! `mmap_lock` a leaf's word says the rest, so that the lines in use are 4 per 15 VMAs and not one
-//! for each: what 100,000 of them need stays in a cache of the CPU's own. Otherwise the VMA, whose
-//! first record lies in one line with it. Change: a store where a hole is made or filled; else a
-//! copy of a leaf of 384 bytes ([`change`]), and of nodes above only where leaves split or merge.
+//! Lookup: a node per level, its lines prefetched together, no branch that depends on a key. Under
+//! `mmap_lock` a leaf's word has the rest, so that 15 VMAs use 4 lines and not one each: the lines
+//! of 100,000 VMAs stay in a private cache of the CPU. Otherwise the VMA, whose first record lies
+//! in one line with it. Change: a store where a hole is made or filled; else a copy of a leaf of
+//! 384 bytes ([`change`]), and of nodes above only where leaves split or merge.
 //!
 //! Linux: lib/maple_tree.c (v6.1), which stores in place where it can, and else replaces a node.
 
@@ -186,7 +186,7 @@ impl<M: Mmu> Body<M> {
     unsafe fn set_word(&self, slot: usize, word: u32) {
         let words = self.words.get();
         M::before(words.cast(), size_of::<u32>(), Kind::PlainWrite);
-        // SAFETY: 1 of this function: nobody else looks at the words.
+        // SAFETY: 1 of this function: the words have no other reader.
         unsafe { (*words)[slot] = word };
     }
 }
@@ -346,8 +346,8 @@ impl<M: Mmu> Tree<M> {
         Some(found).filter(|_| leaf.held(slot) != 0)
     }
 
-    /// As [`Self::remove`], where it was found before under the same hold of the writer's lock, and
-    /// nothing has changed since.
+    /// As [`Self::remove`], where it was found in the same critical section of the writer's lock,
+    /// and nothing has changed since.
     #[inline]
     pub(crate) fn remove_found(
         &self,

@@ -141,7 +141,7 @@ pub(super) fn insert_in_place<M: Mmu>(leaf: &Body<M>, entry: Entry) {
 }
 
 impl<M: Mmu> System<M> {
-    /// Frees an unlinked tree node by the configured lifetime.
+    /// Frees an unlinked tree node by the configured reclamation scheme.
     ///
     /// # Safety
     /// 1. The node is unlinked, and retired once.

@@ -121,7 +121,7 @@ impl<M: Mmu> System<M> {
         }
         let pinned = self.user_memory_adds_up(&mut objects)?;
         let pins: u64 = alive.iter().map(|mm| mm.pins.raw()).sum();
-        // A pin of the page of zeros holds nothing.
+        // A pin of the zero page holds nothing.
         if pinned > pins {
             return Err(Unbalanced::Pins { pinned, pins });
         }

@@ -18,7 +18,7 @@ pub enum Mapped {
     /// Nothing.
     #[default]
     Nothing,
-    /// A page of the address space's own, or the page of zeros.
+    /// A page of the address space's own, or the zero page.
     Private,
     /// A page of a file, shared anonymous memory among them.
     OfFile,

@@ -112,7 +112,7 @@ impl<M: Mmu> Mm<M> {
     }
 }
 
-/// Counts the pages of one table. The shared page of zeros is nobody's.
+/// Counts the pages of one table. The shared zero page is nobody's.
 fn count_table<M: Mmu>(
     tables: Tables<'_, M>,
     leaf: Leaf<'_, M>,

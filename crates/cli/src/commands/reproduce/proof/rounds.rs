@@ -98,7 +98,7 @@ impl Figure {
     }
 }
 
-/// Why rounds tell nothing, if they do not: of `rounds`, the figures that `values` takes of them.
+/// Why rounds are too noisy to judge, if they are, by the figures that `value` takes of them.
 pub(super) fn noise(rounds: &[Round], value: impl Fn(&Run) -> f64) -> Option<String> {
     let figure = Figure::of(rounds.iter().map(|round| value(&round.run)).collect());
     if figure.spread() > MOST_SPREAD {

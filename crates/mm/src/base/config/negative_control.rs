@@ -2,19 +2,19 @@
 
 use core::fmt;
 
-macro_rules! broken {
+macro_rules! negative_controls {
     ($($(#[doc = $doc:literal])+ $name:ident = $text:literal),+ $(,)?) => {
         /// One fix, switched off.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Broken { $($(#[doc = $doc])+ $name),+ }
+        pub enum NegativeControl { $($(#[doc = $doc])+ $name),+ }
 
-        impl Broken {
+        impl NegativeControl {
             /// Each, with its name and what is switched off.
             pub const ALL: &'static [(Self, &'static str, &'static str)] =
                 &[$((Self::$name, $text, concat!($($doc),+))),+];
         }
 
-        impl fmt::Display for Broken {
+        impl fmt::Display for NegativeControl {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(match self { $(Self::$name => $text),+ })
             }
@@ -22,7 +22,7 @@ macro_rules! broken {
     };
 }
 
-broken! {
+negative_controls! {
     /// A fault links a missing page table without checking whether another fault already has.
     BlindPopulate = "blind-populate",
     /// A fault links a page table under the lock of that new table, which differs for each fault.
@@ -56,12 +56,13 @@ broken! {
     /// A fault that needs `mmap_lock` waits for it with its VMA lock held.
     MmapLockUnderVmaLock = "mmap-lock-under-vma-lock",
     /// A fault retries the non-blocking lock modes without end, and never takes the blocking one.
-    LadderWithoutEnd = "ladder-without-end",
+    FallbackWithoutEnd = "fallback-without-end",
     /// A VMA is inserted in place into a tree leaf that lockless readers are walking.
     LeafInPlace = "leaf-in-place",
     /// A writer that waits for a VMA's readers admits new ones.
     WriterLetsReadersIn = "writer-lets-readers-in",
-    /// The refused combination of a speculative ladder and compare-and-exchange is admitted.
+    /// The refused combination of a speculative fallback order and compare-and-exchange is
+    /// admitted.
     SpeculativeExchange = "speculative-exchange",
     /// A store to a read-only page decides by the map count whether the page is shared.
     ReuseByMapCount = "reuse-by-map-count",
@@ -131,7 +132,7 @@ broken! {
     /// Fault-around treats a swap or migration entry as empty.
     AroundForgetsAway = "around-forgets-away",
     /// Fault-around PTEs are installed young, whatever the choice.
-    NeighboursUsed = "neighbours-used",
+    FaultAroundYoung = "fault-around-young",
     /// A zap drops references to file pages before the TLB flush completes, since the cache has
     /// references, too; and munmap unlinks the mapping before that.
     FilePagesAtOnce = "file-pages-at-once",

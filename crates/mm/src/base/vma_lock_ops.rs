@@ -5,7 +5,7 @@
 //! able to try another lock without changing this library.
 //!
 //! # Idea
-//! A mode is a [`LockMode`]: four operations on a few words that each VMA and each address space
+//! A mode is a [`VmaLockOps`]: four operations on a few words that each VMA and each address space
 //! reserve for it. The part common to all such locks is here: the VMA is looked up in a read
 //! section, its owner is checked once the lock is held, and a fault whose trylock fails falls back
 //! to `mmap_lock`.
@@ -37,7 +37,7 @@ use minflt_sync::Ordering;
 ///
 /// All functions are called with interrupts on, and may be called on all CPUs at once, but that the
 /// writer's two are called by one writer of an address space at a time.
-pub trait LockMode: Sync {
+pub trait VmaLockOps: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
 
@@ -103,7 +103,7 @@ pub trait Words {
 /// A mode that was brought, as a choice: equal to another if it lies at the same address. (Two
 /// types without any data may share one: give such a mode a byte.)
 #[derive(Clone, Copy)]
-pub struct OwnLock(pub &'static dyn LockMode);
+pub struct OwnLock(pub &'static dyn VmaLockOps);
 
 impl PartialEq for OwnLock {
     fn eq(&self, other: &Self) -> bool {
