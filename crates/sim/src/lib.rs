@@ -34,6 +34,7 @@ mod memory;
 mod minimize;
 mod model;
 mod policy;
+mod remarks;
 mod report;
 mod rng;
 mod run;
@@ -65,7 +66,9 @@ pub use rng::Rng;
 pub use run::{RunOptions, TaskSpec, run};
 pub use schedule::{Choice, Schedule, ScheduleError, To};
 pub use target::{Asked, Placing, SimTarget, Simulated, StartError};
-pub use timeline::Timeline;
+pub use timeline::{
+    Colour, Entry, Fold, Lane, Look, Mark, Names, Row, Shape, Steps, Thing, Timeline,
+};
 pub use trace::{Event, Place, Step};
 pub use why::{Why, WhyOptions};
 pub use worker::SimWorker;
