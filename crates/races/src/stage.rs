@@ -245,6 +245,7 @@ fn play<P: Paging>(
         let story = race.story();
         let (lanes, shape) = story.map_or((&[][..], Shape::StaleRead), |it| (it.lanes, it.shape));
         let steps = report.timeline.as_deref().unwrap_or_default();
+        let shape = (!report.outcome.is_ok()).then_some(shape);
         Timeline::of(steps, lanes, &shown, shape)
     });
     (report, timeline)

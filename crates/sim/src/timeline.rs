@@ -82,9 +82,9 @@ pub struct Fold {
 
 impl Timeline {
     /// The timeline of `steps`. The threads are called by `lanes`, in the order of their numbers;
-    /// marked is what `shape` looks for.
+    /// marked is what `shape` looks for, if the run failed.
     #[must_use]
-    pub fn of(steps: &[Step], lanes: &[&str], names: &dyn Names, shape: Shape) -> Self {
+    pub fn of(steps: &[Step], lanes: &[&str], names: &dyn Names, shape: Option<Shape>) -> Self {
         let lanes = lanes_of(steps, lanes);
         let mut namer = Namer::new(names, steps, &lanes);
         let seen: Vec<_> = steps.iter().map(|step| namer.see(step)).collect();
@@ -111,7 +111,8 @@ impl Timeline {
                 mark: None,
             });
         }
-        for (number, mark) in marks::of(shape, steps, &seen, names) {
+        let marks = shape.map(|shape| marks::of(shape, steps, &seen, names));
+        for (number, mark) in marks.into_iter().flatten() {
             if let Some(row) = row_of.get(&number).map(|row| &mut rows[*row]) {
                 row.mark = Some(mark);
                 row.kept = true;

@@ -34,7 +34,7 @@ const STORIES: &[Story] = &[
              by the rights of a mapping that is gone.",
             "after taking the page-table lock, compare the VMA's sequence count with the one \
              sampled at the lookup, and fall back if it changed.",
-            "No released kernel had it: the race comes from the discussion of the speculative- \
+            "No released kernel had it: the race comes from the discussion of the speculative-\
              fault patches of 2017.",
         ],
     ),
@@ -48,7 +48,7 @@ const STORIES: &[Story] = &[
              its recheck passes.",
             "change a VMA's attributes and its entries inside one write section of its sequence \
              count.",
-            "No released kernel had it: the race comes from the discussion of the speculative- \
+            "No released kernel had it: the race comes from the discussion of the speculative-\
              fault patches of 2017.",
         ],
     ),
@@ -61,7 +61,7 @@ const STORIES: &[Story] = &[
              mapping, finds its entry empty and installs a zeroed page, where the moved page \
              should go.",
             "keep the write section of the new mapping open until all entries have been moved.",
-            "No released kernel had it: the race comes from the discussion of the speculative- \
+            "No released kernel had it: the race comes from the discussion of the speculative-\
              fault patches of 2017. Android's kernel had a relative of it, when mremap moves \
              whole page tables beside speculative faults.",
         ],
@@ -76,7 +76,7 @@ const STORIES: &[Story] = &[
              that it read before, and reads freed memory.",
             "free VMAs and tree nodes only after a grace period (SRCU in 2017, RCU since), and \
              read them inside a read section only.",
-            "No released kernel had it: the race comes from the discussion of the speculative- \
+            "No released kernel had it: the race comes from the discussion of the speculative-\
              fault patches of 2017.",
         ],
     ),
@@ -104,7 +104,7 @@ const STORIES: &[Story] = &[
              so it never acknowledges, and both wait for ever.",
             "only try to take the page-table lock where interrupts are off, and fall back to \
              mmap_lock if it is taken.",
-            "No released kernel had it: the race comes from the discussion of the speculative- \
+            "No released kernel had it: the race comes from the discussion of the speculative-\
              fault patches of 2017.",
         ],
     ),

@@ -87,21 +87,27 @@ impl Timeline {
             times[first] += 1;
         }
         let mut lines = Vec::new();
-        let mut folds = self.folds.iter().peekable();
-        for (number, row) in self.rows.iter().enumerate() {
-            if let Some(fold) = folds.next_if(|fold| fold.first == number) {
-                let steps = fold.last - fold.first + 1;
-                if steps >= FEW {
-                    lines.push(Line::Fold {
-                        lane: fold.lane,
-                        steps,
-                    });
-                }
+        let mut folded = (0, 0);
+        let close = |lines: &mut Vec<Line<'_>>, (lane, steps): (usize, usize)| {
+            if steps >= FEW {
+                lines.push(Line::Fold { lane, steps });
             }
-            if row.kept && row.repeats.is_none() {
+        };
+        for (number, row) in self.rows.iter().enumerate() {
+            if row.repeats.is_some() {
+                continue;
+            }
+            if row.kept || row.lane != folded.0 {
+                close(&mut lines, folded);
+                folded = (row.lane, 0);
+            }
+            if row.kept {
                 lines.push(Line::Row(row, times[number]));
+            } else {
+                folded.1 += 1;
             }
         }
+        close(&mut lines, folded);
         if lines.len() <= 2 * MOST {
             return lines;
         }

@@ -73,6 +73,9 @@ impl Mark {
     }
 }
 
+/// Steps that are searched, from the end: of each two some pattern looks at both.
+const LAST: usize = 3_000;
+
 /// The marks of a failing run, by place among its steps.
 pub(super) fn of(
     shape: Shape,
@@ -80,6 +83,8 @@ pub(super) fn of(
     seen: &[Seen],
     names: &dyn Names,
 ) -> Vec<(usize, Mark)> {
+    let from = steps.len().saturating_sub(LAST);
+    let (steps, seen) = (&steps[from..], &seen[from..]);
     let search = Search { steps, seen, names };
     let stop = steps
         .iter()
@@ -97,7 +102,8 @@ pub(super) fn of(
     {
         marks.push((stop, Mark::Found));
     }
-    marks
+    let marks = marks.into_iter();
+    marks.map(|(step, mark)| (from + step, mark)).collect()
 }
 
 struct Search<'a> {
@@ -123,7 +129,7 @@ impl<'a> Search<'a> {
         let frees = self.touches().filter(|(step, ..)| self.is_free(*step));
         let pairs = frees.filter_map(|(free, task, freed)| {
             let uses = |(step, other, it): &(usize, u32, &Touched)| {
-                *other != task && it.key == freed.key && self.is_use_of(*step, freed)
+                *other != task && is_same(it, freed) && self.is_use_of(*step, it)
             };
             let used = self
                 .touches()
@@ -140,10 +146,13 @@ impl<'a> Search<'a> {
         matches!(self.steps[step].event, Event::Frees { .. })
     }
 
-    /// Whether a step uses what was freed: of a frame its contents, not its descriptor.
-    fn is_use_of(&self, step: usize, freed: &Touched) -> bool {
-        let frame = freed.key.0 == "frame";
-        !frame || matches!(self.steps[step].event, Event::Data { .. })
+    /// Whether a step uses an object itself: of a frame its contents, not its descriptor.
+    fn is_use_of(&self, step: usize, it: &Touched) -> bool {
+        match it.key.0 {
+            "frame" => matches!(self.steps[step].event, Event::Data { .. }),
+            kind if kind.ends_with("table") => it.key.2.starts_with('['),
+            _ => true,
+        }
     }
 
     /// The last store to a page whose entry another thread changes after that, so that it maps
@@ -336,6 +345,11 @@ impl<'a> Search<'a> {
     fn acts(&self, at: &Touched) -> bool {
         at.used == Use::Changes && rank(at) > 1
     }
+}
+
+/// Whether two steps touch one object, whatever part of it.
+fn is_same(one: &Touched, other: &Touched) -> bool {
+    (one.key.0, one.key.1) == (other.key.0, other.key.1)
 }
 
 /// How likely a word is what a race is about; of a lock, or of what a CPU has for itself: not at

@@ -57,9 +57,11 @@ impl Namer<'_> {
             }
         };
         let key = self.key(place);
-        let name = match place {
-            Place::Ram(_) => self.place(place),
-            Place::Context { .. } => String::from("thread"),
+        let name = match (&step.event, place) {
+            (Event::Data { .. } | Event::Copies { .. } | Event::Frees { .. }, Place::Ram(at)) => {
+                self.whole(at)
+            }
+            _ => self.place(place),
         };
         Seen {
             task: step.task,
