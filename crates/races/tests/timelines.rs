@@ -118,7 +118,7 @@ fn folding_keeps_what_threads_share_and_every_row_fits_in_all_races() {
         for (place, lane) in timeline.lanes.iter().enumerate() {
             let first = timeline.rows.iter().find(|row| row.lane == place);
             let interrupt = first.is_some_and(|row| row.text == "takes an interrupt");
-            assert_eq!(lane.task > lanes, interrupt, "{}: {lane:?}", race.number);
+            assert!(lane.task <= lanes || interrupt, "{}: {lane:?}", race.number);
         }
     }
     assert!(folds > RACES.len(), "hardly anything was folded: {folds}");

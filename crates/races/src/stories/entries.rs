@@ -57,8 +57,8 @@ const STORIES: &[Story] = &[
              stores it. If mprotect has changed the entry in between, the store brings the old \
              permission back.",
             "set the bit by compare-and-exchange, and start over if the entry changed.",
-            "No released kernel had it: the race comes from the discussion of the atomic-PTE \
-             patches of 2004.",
+            "No released kernel is recorded; the race comes from this project's own review of \
+             the atomic-PTE patches of 2004.",
         ],
     ),
     story(
@@ -69,8 +69,8 @@ const STORIES: &[Story] = &[
             "Counters of resident pages are kept in pieces, and changed without a lock. A \
              reader may see a page's removal and not its arrival, and shows a count below zero.",
             "show zero for what is negative, and never decide anything by an inexact count.",
-            "No released kernel had it: the race comes from the discussion of the atomic-PTE \
-             patches of 2004.",
+            "No released kernel is recorded; the race comes from this project's own review of \
+             the atomic-PTE patches of 2004.",
         ],
     ),
     story(
@@ -123,8 +123,8 @@ const STORIES: &[Story] = &[
              Without the page-table lock the entry is visible at once, and another CPU uses the \
              page before the flush.",
             "flush the caches before the entry is installed.",
-            "No released kernel had it: the race comes from the discussion of the atomic-PTE \
-             patches of 2004.",
+            "No released kernel is recorded; the race comes from this project's own review of \
+             the atomic-PTE patches of 2004.",
         ],
     ),
     story(

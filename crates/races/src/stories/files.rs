@@ -68,8 +68,8 @@ const STORIES: &[Story] = &[
              zeros, and one with a memory error is touched.",
             "skip pages that are locked, not up to date or poisoned; their own fault deals with \
              them.",
-            "No kernel with this bug is recorded; the race comes from the discussion of the \
-             fault-around patches of 2014.",
+            "No kernel with this bug is recorded; the race comes from this project's own review \
+             of the fault-around patches of 2014.",
         ],
     ),
     story(
@@ -80,8 +80,8 @@ const STORIES: &[Story] = &[
             "Fault-around holds a page-table lock when it comes to a page that is locked for \
              reading in. If it waits for the page, the reader may wait for the table's lock.",
             "only try to lock such pages, and skip those that are taken.",
-            "No kernel with this bug is recorded; the race comes from the discussion of the \
-             fault-around patches of 2014.",
+            "No kernel with this bug is recorded; the race comes from this project's own review \
+             of the fault-around patches of 2014.",
         ],
     ),
     story(
@@ -93,8 +93,8 @@ const STORIES: &[Story] = &[
              copy in one of them, and the file's page is mapped over the copy: the store is \
              lost.",
             "install an entry only where it is empty, checked under the page-table lock.",
-            "No kernel with this bug is recorded; the race comes from the discussion of the \
-             fault-around patches of 2014.",
+            "No kernel with this bug is recorded; the race comes from this project's own review \
+             of the fault-around patches of 2014.",
         ],
     ),
     story(

@@ -17,8 +17,8 @@ const STORIES: &[Story] = &[
             "Two processes share a page table of huge pages. A fault walks to its entry without \
              any lock that keeps the table, a hole punch unshares and frees it, and the fault \
              writes into it.",
-            "a fault holds the mapping's own lock for reading, and whoever unshares takes it \
-             for writing.",
+            "a fault holds the mapping's own lock for reading, and unsharing takes it for \
+             writing.",
             "Comes from the patches of 2022, of which this form was reverted.",
         ],
     ),
@@ -40,8 +40,8 @@ const STORIES: &[Story] = &[
         &["look at the table", "discard, load"],
         [
             "Whether a table is shared is decided by its reference count. A thread that only \
-             looks at the frame raises it for a moment, and the owner gives up a table that \
-             nobody else has.",
+             looks at the frame raises it for a moment, and the owner gives up a table that no \
+             other process has.",
             "count sharers in a number of their own.",
             "Linux had this as CVE-2024-57883, repaired by 59d9094df3d7; a place that was \
              forgotten then was repaired by 14967a9c7d24.",

@@ -27,8 +27,8 @@ const STORIES: &[Story] = &[
         &["migrate", "fork, store"],
         [
             "A walk that puts migration entries back visits the child before the parent. fork \
-             copies an entry to the child after the walk has been there, and nobody puts it \
-             back.",
+             copies an entry to the child after the walk has been there, and it stays a \
+             migration entry for ever.",
             "keep the parent's node in the tree before the child's, so that the walk comes to \
              copies after their originals.",
             "No kernel with this bug is recorded; the race comes from this project's own \

@@ -18,8 +18,8 @@ const STORIES: &[Story] = &[
              anon_vma's lock. The child unmaps a part and exits, and the walk comes to an \
              interval node that was freed, or misses one.",
             "hold the anon_vma lock for the whole walk.",
-            "The NUMA-balancing posting of 2012 walked without the lock; see `races P10 --as-\
-             posted`.",
+            "The NUMA-balancing posting of 2012 walked without the lock; see `races P10 \
+             --as-posted`.",
         ],
     ),
     story(

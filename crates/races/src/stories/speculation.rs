@@ -15,8 +15,8 @@ const STORIES: &[Story] = &[
         &["load each page", "load each page", "munmap"],
         [
             "A fault walks the page tables without a lock while munmap unlinks and frees one of \
-             them. The walk goes on in memory that belongs to someone else, and follows what it \
-             finds there as entries.",
+             them. The walk goes on in memory that was reused, and takes what it finds there \
+             for entries.",
             "free a page table only after a grace period, so that no walk that can have seen it \
              is still inside.",
             "Linux's fast pinning met the same problem when tables are collapsed (repaired by \
@@ -34,8 +34,8 @@ const STORIES: &[Story] = &[
              by the rights of a mapping that is gone.",
             "after taking the page-table lock, compare the VMA's sequence count with the one \
              sampled at the lookup, and fall back if it changed.",
-            "No released kernel had it: the race comes from the discussion of the speculative-\
-             fault patches of 2017.",
+            "No released kernel had it: the race comes from the speculative-fault patches of \
+             2017, whose design answers it.",
         ],
     ),
     story(
@@ -48,8 +48,8 @@ const STORIES: &[Story] = &[
              its recheck passes.",
             "change a VMA's attributes and its entries inside one write section of its sequence \
              count.",
-            "No released kernel had it: the race comes from the discussion of the speculative-\
-             fault patches of 2017.",
+            "No released kernel had it: the race comes from the speculative-fault patches of \
+             2017, whose design answers it.",
         ],
     ),
     story(
@@ -61,9 +61,9 @@ const STORIES: &[Story] = &[
              mapping, finds its entry empty and installs a zeroed page, where the moved page \
              should go.",
             "keep the write section of the new mapping open until all entries have been moved.",
-            "No released kernel had it: the race comes from the discussion of the speculative-\
-             fault patches of 2017. Android's kernel had a relative of it, when mremap moves \
-             whole page tables beside speculative faults.",
+            "No released kernel had it: the race comes from the speculative-fault patches of \
+             2017, whose design answers it. Android's kernel had a relative of it, when mremap \
+             moves whole page tables beside speculative faults.",
         ],
     ),
     story(
@@ -76,8 +76,8 @@ const STORIES: &[Story] = &[
              that it read before, and reads freed memory.",
             "free VMAs and tree nodes only after a grace period (SRCU in 2017, RCU since), and \
              read them inside a read section only.",
-            "No released kernel had it: the race comes from the discussion of the speculative-\
-             fault patches of 2017.",
+            "No released kernel had it: the race comes from the speculative-fault patches of \
+             2017, whose design answers it.",
         ],
     ),
     story(
@@ -104,8 +104,8 @@ const STORIES: &[Story] = &[
              so it never acknowledges, and both wait for ever.",
             "only try to take the page-table lock where interrupts are off, and fall back to \
              mmap_lock if it is taken.",
-            "No released kernel had it: the race comes from the discussion of the speculative-\
-             fault patches of 2017.",
+            "No released kernel had it: the race comes from the speculative-fault patches of \
+             2017, whose design answers it.",
         ],
     ),
     story(

@@ -77,7 +77,7 @@ const STORIES: &[Story] = &[
         [
             "A CPU whose thread sleeps is interrupted by a flush and leaves the address space's \
              CPU mask, so as not to be interrupted again. It has flushed that range only, and \
-             keeps a translation that a later munmap does not tell it about.",
+             keeps a translation that the flush of a later munmap does not reach.",
             "flush the whole address space before leaving the mask.",
             "No kernel with this bug is recorded; the race comes from this project's own \
              review.",

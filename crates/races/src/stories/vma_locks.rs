@@ -57,10 +57,10 @@ const STORIES: &[Story] = &[
             "VMAs come from a type-stable slab: a freed one may be another address space's a \
              moment later. A fault that still has the pointer takes a reference, finds the \
              address covered, and goes on with another process's mapping.",
-            "after taking the reference, compare the VMA's owner with one's own address space, \
-             and let go without touching the other.",
-            "Linux 6.15 made VMAs type-stable; touching the other address space after letting \
-             go was CVE-2025-38554.",
+            "after taking the reference, compare the VMA's owner with the fault's address \
+             space, and release the VMA without touching the other one.",
+            "Linux 6.15 made VMAs type-stable; touching the other address space after the \
+             release was CVE-2025-38554.",
         ],
     ),
     story(
