@@ -7,7 +7,7 @@
 //! sched         CPUs, tasks, whose turn it is             policy    who runs next
 //! world         a run as the contexts in it see it        machine   the seam that `sync` sees
 //! run           running tasks                             report    what a run came to
-//! trace         what happened, step by step               timeline  a column for each CPU
+//! trace         what happened, step by step               timeline  a lane for each thread
 //! why           where time went, and which line limits
 //! explore       many schedules of one scenario    minimize  a failing schedule, made short
 //! schedule      choices as text                   fuzz      clocks that run unevenly

@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 /// Schedules after which a control counts as not found.
 const ENOUGH: u64 = 20_000;
 
+/// Characters of a schedule that are shown.
+const MOST: usize = 400;
+
 /// Runs the command.
 pub(crate) fn run(args: &Races) -> Result<(), Error> {
     let Some(name) = &args.race else {
@@ -157,15 +160,31 @@ fn draw(race: &Race, played: &Played, look: Look) {
         number, schedule, ..
     } = played;
     let text = format!(
-        "without the fix, schedule {number} of seed {}, with {} of its {} choices ({schedule}):",
+        "without the fix, schedule {number} of seed {}, with {} of its {} choices ({}):",
         race.seed,
         schedule.0.len(),
         played.before,
+        beginning(&schedule.to_string()),
     );
     outln!("\n{}", fill(&text, look.width, 2));
     out!("{}", drawn(&played.bad, look));
     outln!("\nwith the fix, the same choices:\n");
     out!("{}", drawn(&played.good, look));
+}
+
+/// A schedule, or as much of it as a few lines hold: `--json` has all.
+fn beginning(schedule: &str) -> String {
+    match schedule
+        .char_indices()
+        .nth(MOST)
+        .map(|(at, _)| &schedule[..at])
+    {
+        Some(most) => {
+            let whole = most.rsplit_once(' ').map_or(most, |(whole, _)| whole);
+            format!("{whole} ...")
+        }
+        None => schedule.to_owned(),
+    }
 }
 
 fn as_json(race: &Race, played: &Played) -> Value {
