@@ -197,12 +197,8 @@ impl<'a> Search<'a> {
     /// The value that an oracle missed: the last number of what it says.
     fn expected(&self) -> Option<u64> {
         let text = self.stopped()?;
-        let numbers = text.split(|letter: char| !letter.is_ascii_digit());
-        numbers
-            .filter(|part| !part.is_empty())
-            .next_back()?
-            .parse()
-            .ok()
+        let mut numbers = text.split(|letter: char| !letter.is_ascii_digit());
+        numbers.rfind(|part| !part.is_empty())?.parse().ok()
     }
 
     fn stopped(&self) -> Option<&'a str> {
