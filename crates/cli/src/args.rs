@@ -387,18 +387,35 @@ pub(crate) struct Check {
     /// --memory, which the schedule determines.
     #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["policy", "memory"])]
     pub(crate) replay: Option<String>,
+    /// Show all steps of a failing schedule, none folded.
+    #[arg(long)]
+    pub(crate) all_steps: bool,
     /// Do not show progress.
     #[arg(long)]
     pub(crate) quiet: bool,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  minflt races                          list the races by subject
+  minflt races P30                      what P30 is, its fix, and where it comes from
+  minflt races P30 --show               its timeline, without and with the fix
+  minflt races P30 --show --all-steps   the same with no step folded
+  minflt races P30 --show --json        the same as data
+  minflt races P11 --as-posted          how the 2012 posting fails")]
 pub(crate) struct Races {
     /// A race by number, such as P57.
     pub(crate) race: Option<String>,
-    /// Draw the failing schedule, one column per CPU, then the same schedule with the fix.
+    /// Draw the failing schedule as a timeline, one lane per thread, then the same schedule with
+    /// the fix. Steps that touch nothing another thread touches are folded.
     #[arg(long, requires = "race")]
     pub(crate) show: bool,
+    /// Show all steps, none folded.
+    #[arg(long, requires = "show")]
+    pub(crate) all_steps: bool,
+    /// Print both timelines as one JSON object: lanes, rows, marks, folds.
+    #[arg(long, requires = "show", conflicts_with = "all_steps")]
+    pub(crate) json: bool,
     /// Draw how the 2012 posting fails as posted, walking the reverse map without a lock: after
     /// a fork (P10), and during another thread's first fault (P11).
     #[arg(long, requires = "race")]

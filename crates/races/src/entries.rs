@@ -6,7 +6,7 @@ use super::stage::{Checked, Script, Stage};
 use core::cell::Cell;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_mm::{Advice, Prot, Signal};
-use minflt_pgtable::{EntryRef, Exchange, Grant, Missing, Paging, Pte, Walk, walk};
+use minflt_pgtable::{EntryRef, Exchange, Grant, Missing, Paging, Pte, Walk, index_of, walk};
 use minflt_sync::{Machine, Word};
 use std::rc::Rc;
 
@@ -19,6 +19,16 @@ pub(super) fn leaf<'s, P: Paging>(stage: Stage<'s, P>, n: u64) -> EntryRef<'s, C
         Walk::Missing(Missing { level, .. }) => {
             Checked::<P>::violation(format_args!("no table of level {}", level - 1))
         }
+    }
+}
+
+/// The table with the leaf entry for page `n`, if there is one, and the entry's number.
+pub(super) fn leaf_table<P: Paging>(stage: Stage<'_, P>, n: u64) -> Option<(Pfn, usize)> {
+    let (at, root) = (stage.sys.machine(), stage.mm.root_table());
+    // SAFETY: 1: nothing runs.
+    match unsafe { walk::<Checked<P>>(at, root, stage.page(n)) } {
+        Walk::Leaf(leaf) => Some((leaf.table, index_of::<P>(stage.page(n), 0))),
+        Walk::Missing(_) => None,
     }
 }
 

@@ -4,7 +4,7 @@ use super::Race;
 use super::stage::{self, Scratch};
 use minflt_mm::Config;
 use minflt_pgtable::{About, FORMATS, X86_64, each_format};
-use minflt_sim::{Chosen, RunOptions, RunReport};
+use minflt_sim::{Chosen, RunOptions, RunReport, Timeline};
 
 macro_rules! formats {
     ($($name:ident),+) => {
@@ -42,7 +42,7 @@ impl Format {
         race: &Race,
         config: Config,
         options: &RunOptions<'_>,
-    ) -> (RunReport, String) {
+    ) -> (RunReport, Option<Timeline>) {
         let about = self.about();
         if self == Self::X86_64 {
             return stage::perform::<X86_64>(scratch, race, config, options);

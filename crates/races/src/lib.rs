@@ -21,6 +21,7 @@ mod lineage;
 mod list;
 mod masks;
 mod migration;
+mod names;
 mod pins;
 mod promises;
 mod remaps;
@@ -28,11 +29,13 @@ mod scenes;
 mod segments;
 mod stacks;
 mod stage;
+mod stories;
 mod vma_scenes;
 
 pub use format::Format;
 pub use list::RACES;
 pub use stage::Shown;
+pub use stories::{FIVE, SUBJECTS, Story, Subject};
 
 use list::{About, Eras, TOUR};
 use minflt_mm::config::{
@@ -83,6 +86,13 @@ impl Race {
     #[must_use]
     pub const fn weight(&self) -> u64 {
         if self.is_huge() { 8 } else { 1 }
+    }
+
+    /// What went wrong, which fix, and where it comes from; `None` for the tour, which is no race.
+    #[must_use]
+    pub fn story(&self) -> Option<&'static Story> {
+        let mut stories = SUBJECTS.iter().flat_map(|subject| subject.stories);
+        stories.find(|story| story.race == self.number)
     }
 
     const fn is_huge(&self) -> bool {
@@ -228,7 +238,7 @@ pub fn tour(format: Format, config: Config) -> RunReport {
     format.perform(&mut scratch, &TOUR, config, &options).0
 }
 
-/// Runs one schedule of `race` on `format`, drawn.
+/// Runs one schedule of `race` on `format`, step by step.
 #[must_use]
 pub fn show(race: &Race, format: Format, config: Config, policy: Policy) -> Shown {
     let options = RunOptions {
@@ -237,6 +247,7 @@ pub fn show(race: &Race, format: Format, config: Config, policy: Policy) -> Show
     };
     let mut scratch = Scratch::new();
     let config = race.staged(config);
-    let (report, drawing) = format.perform(&mut scratch, race, config, &options);
-    Shown { report, drawing }
+    let (report, timeline) = format.perform(&mut scratch, race, config, &options);
+    let timeline = timeline.unwrap_or_else(|| panic!("a trace was asked for"));
+    Shown { report, timeline }
 }

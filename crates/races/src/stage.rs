@@ -1,6 +1,7 @@
 //! The stage: a small machine with one address space, set up, run and looked at.
 
 use super::list::{Eras, script};
+use super::names::StageNames;
 use super::scenes::plays;
 use super::{Race, hugetlb};
 use core::mem::ManuallyDrop;
@@ -10,8 +11,7 @@ use minflt_mm::{Advice, Check, Config, Event, Mm, Place, Prot, Swap, System, Thr
 use minflt_pgtable::{AccessBits, Feature, Paging};
 use minflt_sim::MachineFile;
 use minflt_sim::Sim;
-use minflt_sim::Timeline;
-use minflt_sim::{Outcome, RunReport};
+use minflt_sim::{Outcome, RunReport, Shape, Timeline};
 use minflt_sim::{RunOptions, TaskSpec, run};
 use minflt_sim::{SimInstance, Size};
 use minflt_sync::Instance;
@@ -43,8 +43,8 @@ pub(super) struct Scratch {
 pub struct Shown {
     /// What it came to.
     pub report: RunReport,
-    /// A column for each CPU.
-    pub drawing: String,
+    /// What happened, step by step.
+    pub timeline: Timeline,
 }
 
 /// The machine that checks run on.
@@ -161,7 +161,7 @@ pub(super) fn perform<P: Paging>(
     race: &Race,
     config: Config,
     options: &RunOptions<'_>,
-) -> (RunReport, String) {
+) -> (RunReport, Option<Timeline>) {
     let emulated = config.exchange == ExchangeBy::Emulated;
     // Beside a walker that writes entries an exchange can be emulated on one CPU only.
     let cpus = if emulated && P::caps().access_bits == AccessBits::Hardware {
@@ -188,7 +188,7 @@ pub(super) fn perform<P: Paging>(
     // memory goes with the machine's reset.
     let mm = running.new_mm().map(ManuallyDrop::new);
     let mut mm = mm.unwrap_or_else(|e| panic!("the stage is large enough: {e:?}"));
-    let (mut report, drawing) = play(&running, &mm, race, (options, &mut scratch.moved));
+    let (mut report, timeline) = play(&running, &mm, race, (options, &mut scratch.moved));
     if report.outcome.is_ok() {
         // SAFETY: dropped here only.
         unsafe { ManuallyDrop::drop(&mut mm) };
@@ -200,7 +200,7 @@ pub(super) fn perform<P: Paging>(
         scratch.looks[*check as usize] += running.looks_of(*check);
     }
     scratch.machine = Some((running.shutdown(), prefix));
-    (report, drawing)
+    (report, timeline)
 }
 
 /// Whether the format has what the race is about.
@@ -214,7 +214,7 @@ fn play<P: Paging>(
     mm: &Mm<Checked<P>>,
     race: &Race,
     (options, moved): (&RunOptions<'_>, &mut u64),
-) -> (RunReport, String) {
+) -> (RunReport, Option<Timeline>) {
     let script = match is_played::<P>(race) {
         true => script(race.number, Stage { sys, mm }),
         false => plays(vec![Box::new(|| ())]),
@@ -227,6 +227,7 @@ fn play<P: Paging>(
         describe: Some(&names),
         ..options.clone()
     };
+    let shown = options.trace.then(|| StageNames::of(Stage { sys, mm }));
     let before = sys.count_of(Event::PagesMigrated);
     let mut report = run(sys.machine(), &options, tasks);
     *moved += sys.count_of(Event::PagesMigrated) - before;
@@ -240,9 +241,12 @@ fn play<P: Paging>(
             report.outcome = Outcome::Violation(text);
         }
     }
-    let drawing = report
-        .timeline
-        .as_deref()
-        .map(|steps| Timeline::new(steps).describe(&names).to_string());
-    (report, drawing.unwrap_or_default())
+    let timeline = shown.map(|shown| {
+        let story = race.story();
+        let (lanes, shape) = story.map_or((&[][..], Shape::StaleRead), |it| (it.lanes, it.shape));
+        let steps = report.timeline.as_deref().unwrap_or_default();
+        let shape = (!report.outcome.is_ok()).then_some(shape);
+        Timeline::of(steps, lanes, &shown, shape)
+    });
+    (report, timeline)
 }

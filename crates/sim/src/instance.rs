@@ -313,6 +313,12 @@ impl SimInstance {
         }
     }
 
+    /// Where a host address lies in the machine's memory.
+    #[must_use]
+    pub fn find(&self, at: u64) -> Option<Place> {
+        Some(self.place(self.offset(at as usize, 1)?))
+    }
+
     /// The memory node of an offset; `None` for contexts, which are their task's own.
     #[inline]
     pub(crate) fn node_at(&self, offset: usize) -> Option<u32> {

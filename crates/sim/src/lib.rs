@@ -7,7 +7,7 @@
 //! sched         CPUs, tasks, whose turn it is             policy    who runs next
 //! world         a run as the contexts in it see it        machine   the seam that `sync` sees
 //! run           running tasks                             report    what a run came to
-//! trace         what happened, step by step               timeline  a column for each CPU
+//! trace         what happened, step by step               timeline  a lane for each thread
 //! why           where time went, and which line limits
 //! explore       many schedules of one scenario    minimize  a failing schedule, made short
 //! schedule      choices as text                   fuzz      clocks that run unevenly
@@ -34,6 +34,7 @@ mod memory;
 mod minimize;
 mod model;
 mod policy;
+mod remarks;
 mod report;
 mod rng;
 mod run;
@@ -65,7 +66,9 @@ pub use rng::Rng;
 pub use run::{RunOptions, TaskSpec, run};
 pub use schedule::{Choice, Schedule, ScheduleError, To};
 pub use target::{Asked, Placing, SimTarget, Simulated, StartError};
-pub use timeline::Timeline;
+pub use timeline::{
+    Colour, Entry, Fold, Lane, Look, Mark, Names, Row, Shape, Steps, Thing, Timeline,
+};
 pub use trace::{Event, Place, Step};
 pub use why::{Why, WhyOptions};
 pub use worker::SimWorker;

@@ -6,6 +6,7 @@ use crate::data;
 use crate::here;
 use crate::instance::{SimInstance, Stamp};
 use crate::model::Ps;
+use crate::remarks::{flushes, traced};
 use crate::report::Outcome;
 use crate::sched::Handed;
 use crate::trace::Event;
@@ -274,6 +275,14 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
         }
     }
 
+    #[inline]
+    fn freed(at: *const u8, len: usize) {
+        traced::<CHECKED>(|world| {
+            let len = len as u32;
+            world.remark(at as usize, |place| Event::Frees { place, len });
+        });
+    }
+
     fn violation(text: fmt::Arguments<'_>) -> ! {
         match here::here() {
             Some(world) => world.stop(Outcome::Violation(text.to_string())),
@@ -341,6 +350,13 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
             to: to_node,
         });
         at.stamp_mut(to, P::shift()).set(at.stamp(from).get());
+        traced::<CHECKED>(|world| {
+            let of = |pfn| at.frame(pfn, P::shift()) as usize;
+            world.remark(of(from), |from| {
+                let to = at.offset(of(to), 1).map_or(from, |offset| at.place(offset));
+                Event::Copies { from, to }
+            });
+        });
     }
 
     fn entry_point(at: *const u8, what: EntryPoint) -> bool {
@@ -351,11 +367,20 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     fn user_load(at: &SimInstance, pfn: Pfn, offset: u64) -> u64 {
         data::touches(pfn);
         let stamp = at.stamp(pfn).get();
-        if stamp.offset == offset {
+        let value = if stamp.offset == offset {
             stamp.value
         } else {
             0
-        }
+        };
+        traced::<CHECKED>(|world| {
+            let stores = false;
+            world.remark(at.frame(pfn, P::shift()) as usize, |place| Event::Data {
+                stores,
+                place,
+                value,
+            });
+        });
+        value
     }
 
     #[inline]
@@ -363,6 +388,14 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
         drain();
         data::touches(pfn);
         at.stamp_mut(pfn, P::shift()).set(Stamp { value, offset });
+        traced::<CHECKED>(|world| {
+            let stores = true;
+            world.remark(at.frame(pfn, P::shift()) as usize, |place| Event::Data {
+                stores,
+                place,
+                value,
+            });
+        });
     }
 
     #[inline]
@@ -377,6 +410,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
         if let Some(tlb) = at.tlb(my_cx().cpu.get()) {
             tlb.flush(space, range, P::shift());
         }
+        flushes::<CHECKED>(Some(range));
     }
 
     fn broadcasts(at: &SimInstance) -> bool {
@@ -384,6 +418,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
     }
 
     fn flush_everywhere(at: &SimInstance, space: SpaceId, range: VirtRange) {
+        flushes::<CHECKED>(Some(range));
         let forget = |cpu| {
             if let Some(tlb) = at.tlb(cpu) {
                 tlb.flush(space, range, P::shift());
@@ -399,6 +434,7 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Sim<P, CHECKED> {
         if let Some(tlb) = at.tlb(my_cx().cpu.get()) {
             tlb.flush_all();
         }
+        flushes::<CHECKED>(None);
     }
 
     #[inline]

@@ -1,186 +1,227 @@
-//! A run drawn as text: one column for each CPU, time running down.
+//! A run as a timeline: one lane for each thread, time running down, objects by name.
 //!
-//! Most steps of a run say nothing about a race. Drawn are remarks, waits, interrupts, and accesses
-//! to words that more than one task touches and at least one changes.
+//! A [`Timeline`] is data: lanes, rows, marks and what may be folded. [`Timeline::draw`] makes text
+//! of it. Equal runs have equal timelines on any host: no row contains a host address.
+//!
+//! Most steps of a run have nothing to do with a race. A row is *kept* if it is a remark, a wait or
+//! an interrupt, uses a page's contents, is marked, or touches an object that another thread
+//! touches too and that changes during the run. The others are folded. Of a word that a thread
+//! reads again between two context switches, with the same result, one row is shown.
 
-use crate::run::describe;
-use crate::trace::{Event, Place, Step};
-use core::fmt;
-use minflt_sync::Kind;
-use std::collections::BTreeMap;
+mod draw;
+mod marks;
+mod names;
+mod text;
 
-/// The steps of a run, to be drawn.
-#[derive(Clone, Copy)]
-pub struct Timeline<'a> {
-    /// The steps.
-    pub steps: &'a [Step],
-    /// Names a place, given as its offset in the machine's memory.
-    pub describe: Option<&'a dyn Fn(u64) -> String>,
-    /// Characters in a column; longer texts are cut.
-    pub width: usize,
+pub use draw::{Colour, Look, Steps};
+pub use marks::{Mark, Shape};
+pub use names::{Entry, Names, Thing};
+
+use crate::trace::{Event, Step};
+use names::Namer;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use text::{Seen, Use};
+
+/// A run, to be drawn.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Timeline {
+    /// The threads, and the CPUs whose interrupt handlers ran beside them.
+    pub lanes: Vec<Lane>,
+    /// The steps, in order.
+    pub rows: Vec<Row>,
+    /// Rows to be folded: those that are not kept, between two that are or two context switches.
+    pub folds: Vec<Fold>,
 }
 
-/// Accesses that stand in the same place are told apart in units of a word.
-const WORD: u64 = 8;
-
-impl<'a> Timeline<'a> {
-    /// A drawing of `steps` with columns of 44 characters.
-    #[must_use]
-    pub fn new(steps: &'a [Step]) -> Self {
-        Self {
-            steps,
-            describe: None,
-            width: 44,
-        }
-    }
-
-    /// Names places by `names`.
-    #[must_use]
-    pub fn describe(self, names: &'a dyn Fn(u64) -> String) -> Self {
-        Self {
-            describe: Some(names),
-            ..self
-        }
-    }
-
-    /// For each word touched: the one task that touches it (0 if several do), and whether it is
-    /// changed.
-    fn touched(&self) -> BTreeMap<(u32, u64), (u32, bool)> {
-        let mut words = BTreeMap::new();
-        for step in self.steps {
-            let (place, len, changes) = match &step.event {
-                Event::Access {
-                    kind,
-                    place,
-                    len,
-                    old,
-                    new,
-                } => (place, len, kind.writes() && (old.is_none() || old != new)),
-                Event::Holds { place, len, .. } | Event::Drains { place, len, .. } => {
-                    (place, len, true)
-                }
-                _ => continue,
-            };
-            for word in words_of(*place, *len) {
-                let entry = words.entry(word).or_insert((step.task, false));
-                if entry.0 != step.task {
-                    entry.0 = 0;
-                }
-                entry.1 |= changes;
-            }
-        }
-        words
-    }
-
-    fn text(&self, step: &Step, touched: &BTreeMap<(u32, u64), (u32, bool)>) -> Option<String> {
-        let name = |place| describe(place, self.describe);
-        Some(match &step.event {
-            Event::Note(text) => format!("# {text}"),
-            Event::Spins {
-                place,
-                mask: u64::MAX | 0xffff_ffff,
-                eq,
-            } => {
-                format!("spins: {} = {eq:#x}?", name(*place))
-            }
-            Event::Spins { place, mask, eq } => {
-                format!("spins: {} & {mask:#x} = {eq:#x}?", name(*place))
-            }
-            Event::Holds { place, value, .. } => {
-                format!("{}: {value:#x} held back", name(*place))
-            }
-            Event::Drains {
-                place, old, new, ..
-            } => format!("{}: {old:#x} -> {new:#x}, drained", name(*place)),
-            Event::Sleeps => "sleeps".to_owned(),
-            Event::Wakes(task) => format!("wakes task {task}"),
-            Event::SendsInterrupt(cpus) => format!("interrupts CPUs {cpus:?}"),
-            Event::Interrupt => "takes an interrupt".to_owned(),
-            Event::Ends => "ends".to_owned(),
-            Event::Charge(_) => return None,
-            Event::Access {
-                kind,
-                place,
-                len,
-                old,
-                new,
-            } => {
-                let shared = |word| touched.get(&word) == Some(&(0, true));
-                if !words_of(*place, *len).any(shared) {
-                    return None;
-                }
-                let place = name(*place);
-                match (kind, old, new) {
-                    (Kind::Load, _, Some(new)) => format!("{place} is {new:#x}"),
-                    (Kind::Rmw, Some(old), Some(new)) if old == new => {
-                        format!("{place} stays {new:#x}")
-                    }
-                    (_, Some(old), Some(new)) => format!("{place}: {old:#x} -> {new:#x}"),
-                    (Kind::PlainRead | Kind::Load, ..) => format!("reads {place}"),
-                    _ => format!("writes {place}"),
-                }
-            }
-        })
-    }
+/// One thread.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Lane {
+    /// What it does in the scene.
+    pub name: String,
+    /// The task, from 1.
+    pub task: u32,
+    /// The CPU that it runs on.
+    pub cpu: u32,
 }
 
-impl fmt::Display for Timeline<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut cpus: Vec<u32> = self.steps.iter().map(|step| step.cpu).collect();
-        cpus.sort_unstable();
-        cpus.dedup();
-        let touched = self.touched();
-        let width = self.width;
-        let mut head = format!("{:>8}", "step");
-        for cpu in &cpus {
-            head += &format!("  {:width$}", format!("CPU {cpu}"));
-        }
-        writeln!(f, "{}", head.trim_end())?;
-        let several = |cpu: u32| {
-            let mut tasks = self
-                .steps
-                .iter()
-                .filter(|step| step.cpu == cpu)
-                .map(|step| step.task);
-            let first = tasks.next();
-            tasks.any(|task| Some(task) != first)
-        };
-        let many: Vec<bool> = cpus.iter().map(|cpu| several(*cpu)).collect();
-        for step in self.steps {
-            let Some(mut text) = self.text(step, &touched) else {
+/// One step.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Row {
+    /// The number of the scheduling point before it; in virtual time, nanoseconds.
+    pub step: u64,
+    /// Its thread, by place among [`Timeline::lanes`].
+    pub lane: usize,
+    /// What it is.
+    pub text: String,
+    /// The object that it touches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// Whether another thread touches that object too, and it changes during the run.
+    pub shared: bool,
+    /// Whether it is shown where steps are folded.
+    pub kept: bool,
+    /// The row that says the same, of those between two context switches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<usize>,
+    /// What it has to do with the failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Mark>,
+}
+
+/// Rows of one thread that do not matter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Fold {
+    /// The thread.
+    pub lane: usize,
+    /// The first of them.
+    pub first: usize,
+    /// The last one.
+    pub last: usize,
+}
+
+impl Timeline {
+    /// The timeline of `steps`. The threads are called by `lanes`, in the order of their numbers;
+    /// marked is what `shape` looks for, if the run failed.
+    #[must_use]
+    pub fn of(steps: &[Step], lanes: &[&str], names: &dyn Names, shape: Option<Shape>) -> Self {
+        let lanes = lanes_of(steps, lanes);
+        let mut namer = Namer::new(names, steps, &lanes);
+        let seen: Vec<_> = steps.iter().map(|step| namer.see(step)).collect();
+        let shared = shared(&seen);
+        let mut rows = Vec::new();
+        let mut row_of = BTreeMap::new();
+        for (number, (step, seen)) in steps.iter().zip(&seen).enumerate() {
+            let Some(text) = namer.text(step) else {
                 continue;
             };
-            let column = cpus.iter().position(|cpu| *cpu == step.cpu).unwrap_or(0);
-            if many[column] {
-                text = format!("[{}] {text}", step.task);
-            }
-            if text.chars().count() > width {
-                text = text.chars().take(width - 1).chain(['~']).collect();
-            }
-            let line = format!(
-                "{:>8}{:indent$}  {text}",
-                step.at_ns,
-                "",
-                indent = column * (width + 2)
-            );
-            writeln!(f, "{}", line.trim_end())?;
+            let shared = seen
+                .touched
+                .as_ref()
+                .is_some_and(|it| shared.contains(&it.key));
+            row_of.insert(number, rows.len());
+            rows.push(Row {
+                step: step.at_ns,
+                lane: lane_of(&lanes, step.task),
+                text,
+                object: seen.touched.as_ref().map(|it| it.name.clone()),
+                shared,
+                kept: shared || speaks(&step.event),
+                repeats: None,
+                mark: None,
+            });
         }
-        Ok(())
+        let marks = shape.map(|shape| marks::of(shape, steps, &seen, names));
+        for (number, mark) in marks.into_iter().flatten() {
+            if let Some(row) = row_of.get(&number).map(|row| &mut rows[*row]) {
+                row.mark = Some(mark);
+                row.kept = true;
+            }
+        }
+        let seen_of: BTreeMap<usize, &Seen> = row_of
+            .iter()
+            .map(|(step, row)| (*row, &seen[*step]))
+            .collect();
+        repeats(&mut rows, &seen_of);
+        let folds = folds(&rows);
+        Self { lanes, rows, folds }
     }
 }
 
-impl fmt::Debug for Timeline<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Timeline({} steps)", self.steps.len())
-    }
+/// Whether a step is shown whatever it touches.
+fn speaks(event: &Event) -> bool {
+    !matches!(
+        event,
+        Event::Access { .. }
+            | Event::Holds { .. }
+            | Event::Drains { .. }
+            | Event::Frees { .. }
+            | Event::Charge(_)
+    )
 }
 
-/// The words that `len` bytes at `place` touch.
-fn words_of(place: Place, len: u32) -> impl Iterator<Item = (u32, u64)> {
-    let (task, from) = match place {
-        Place::Context { task, offset } => (task + 1, u64::from(offset)),
-        Place::Ram(offset) => (0, offset),
+/// The lanes of the threads named, and of all others that have a step.
+fn lanes_of(steps: &[Step], names: &[&str]) -> Vec<Lane> {
+    let mut found: BTreeMap<u32, u32> = BTreeMap::new();
+    for step in steps {
+        found.entry(step.task).or_insert(step.cpu);
+    }
+    let lane = |(task, cpu): (u32, u32)| Lane {
+        name: match names.get(task as usize - 1) {
+            Some(name) => (*name).to_owned(),
+            None if names.is_empty() => format!("task {task}"),
+            None => "interrupts".to_owned(),
+        },
+        task,
+        cpu,
     };
-    let last = (from + u64::from(len.max(1)) - 1) / WORD;
-    (from / WORD..=last).map(move |word| (task, word))
+    found.into_iter().map(lane).collect()
+}
+
+fn lane_of(lanes: &[Lane], task: u32) -> usize {
+    let found = lanes.iter().position(|lane| lane.task == task);
+    found.unwrap_or(0)
+}
+
+/// The objects that more than one thread touches and at least one changes.
+fn shared(seen: &[Seen]) -> BTreeSet<names::Key> {
+    let mut objects: BTreeMap<&names::Key, (u32, bool, bool)> = BTreeMap::new();
+    for seen in seen {
+        let Some(it) = &seen.touched else {
+            continue;
+        };
+        let entry = objects.entry(&it.key).or_insert((seen.task, false, false));
+        entry.1 |= entry.0 != seen.task;
+        entry.2 |= it.used == Use::Changes;
+    }
+    let shared = objects
+        .into_iter()
+        .filter(|(_, (_, several, changes))| *several && *changes);
+    shared.map(|(key, _)| key.clone()).collect()
+}
+
+/// Finds rows that read a word once more, with the same result, before another thread runs.
+fn repeats(rows: &mut [Row], seen: &BTreeMap<usize, &Seen>) {
+    let mut read: BTreeMap<String, usize> = BTreeMap::new();
+    let mut lane = usize::MAX;
+    for row in 0..rows.len() {
+        if rows[row].lane != lane {
+            read.clear();
+            lane = rows[row].lane;
+        }
+        let Some(touched) = seen.get(&row).and_then(|seen| seen.touched.as_ref()) else {
+            continue;
+        };
+        if touched.used == Use::Changes {
+            read.retain(|_, first| rows[*first].object != rows[row].object);
+            continue;
+        }
+        match read.get(&rows[row].text) {
+            Some(first) if rows[row].mark.is_none() => rows[row].repeats = Some(*first),
+            _ => {
+                read.insert(rows[row].text.clone(), row);
+            }
+        }
+    }
+}
+
+/// Runs of rows of one lane that are not kept.
+fn folds(rows: &[Row]) -> Vec<Fold> {
+    let mut folds: Vec<Fold> = Vec::new();
+    let mut open = false;
+    for (number, row) in rows.iter().enumerate() {
+        match folds.last_mut() {
+            _ if row.kept => open = false,
+            Some(fold) if open && fold.lane == row.lane => fold.last = number,
+            _ => {
+                open = true;
+                folds.push(Fold {
+                    lane: row.lane,
+                    first: number,
+                    last: number,
+                });
+            }
+        }
+    }
+    folds
 }

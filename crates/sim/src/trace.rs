@@ -86,6 +86,33 @@ pub enum Event {
     Charge(Cost),
     /// A remark by the code that runs.
     Note(String),
+    /// A word of a page is loaded or stored by a user's access.
+    Data {
+        /// Whether it is stored.
+        stores: bool,
+        /// Where.
+        place: Place,
+        /// What was loaded or stored.
+        value: u64,
+    },
+    /// A page's contents are copied.
+    Copies {
+        /// The source's first byte.
+        from: Place,
+        /// The copy's first byte.
+        to: Place,
+    },
+    /// The CPU removes translations of this range from its TLB; of everything, if there is none.
+    Flushes(Option<(u64, u64)>),
+    /// An object is freed; of a frame, its descriptor says so.
+    Frees {
+        /// Where.
+        place: Place,
+        /// How many bytes.
+        len: u32,
+    },
+    /// An oracle ends the run here.
+    Stops(String),
     /// The task's body has ended.
     Ends,
 }

@@ -104,7 +104,12 @@ impl<'a> World<'a> {
             }
             std::process::abort();
         }
-        self.core.borrow_mut().outcome.get_or_insert(outcome);
+        {
+            let mut core = self.core.borrow_mut();
+            let text = || Event::Stops(outcome.to_string());
+            core.record(self.current.get(), text);
+            core.outcome.get_or_insert(outcome);
+        }
         loop {
             self.suspend();
         }

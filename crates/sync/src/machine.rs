@@ -321,6 +321,10 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     #[inline(always)]
     fn note(_text: fmt::Arguments<'_>) {}
 
+    /// A remark for traces: the object of `len` bytes at `at` is freed. No access, and free.
+    #[inline(always)]
+    fn freed(_at: *const u8, _len: usize) {}
+
     /// A remark on what the context does from here on. Nothing where no time is accounted.
     #[inline(always)]
     fn phase(_phase: Phase) {}

@@ -241,6 +241,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         M::before(slot, 8, crate::machine::Kind::PlainWrite);
         self.cpus.this().live.add(u64::MAX);
         if M::CHECKED {
+            M::freed(slot, size_of::<T>());
             if Self::is_free(slot) {
                 M::violation(format_args!("double free of a slab object"));
             }

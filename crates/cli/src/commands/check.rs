@@ -1,11 +1,13 @@
 //! `minflt check`: explore schedules for races.
 
+use super::drawing::{drawn, fill, look};
+use super::race_list::list;
 use crate::args::Check;
 use crate::choice::{Named, all_eras, era_list};
 use crate::error::{Error, usage};
 use crate::out::{out, outln, table_text};
 use crate::progress::Progress;
-use minflt_mm::{Check as Oracle, era};
+use minflt_mm::Check as Oracle;
 use minflt_races::{Format, RACES, Race, Searched, race, search_mix, search_on, shortest, show};
 use minflt_report::{Cell, Column, Table};
 use minflt_sim::{Budget, Explored, Failure, How, Memory, Mix, Policy};
@@ -25,7 +27,7 @@ struct Row {
 /// Runs the command.
 pub(crate) fn run(args: &Check) -> Result<(), Error> {
     if args.list {
-        out!("{}", table_text(&list()));
+        out!("{}", list());
         return Ok(());
     }
     let races = chosen(args)?;
@@ -139,15 +141,25 @@ fn tell(args: &Check, row: &Row, failure: &Failure) {
         report.outcome,
         report.schedule
     );
-    if let Some(short) = shortest(race, *format, era.config, report) {
-        outln!(
-            "shortened to {} of its {} choices, {} of them context switches:\n{command} '{}'",
-            short.schedule.0.len(),
-            short.before,
-            short.schedule.switches(),
+    let schedule = match shortest(race, *format, era.config, report) {
+        Some(short) => {
+            outln!(
+                "shortened to {} of its {} choices, {} of them context switches:\n{command} '{}'",
+                short.schedule.0.len(),
+                short.before,
+                short.schedule.switches(),
+                short.schedule
+            );
             short.schedule
-        );
+        }
+        None => report.schedule.clone(),
+    };
+    let look = look(args.all_steps);
+    if let Some(story) = race.story() {
+        out!("\n{}", fill(&story.paragraph(), look.width, 0));
     }
+    let shown = show(race, *format, era.config, Policy::Replay(schedule));
+    out!("\n{}", drawn(&shown, look));
 }
 
 fn replay(args: &Check, races: &[&Race], schedule: &str) -> Result<(), Error> {
@@ -159,13 +171,8 @@ fn replay(args: &Check, races: &[&Race], schedule: &str) -> Result<(), Error> {
     };
     let format = format(args)?.unwrap_or(race.formats[0]);
     let shown = show(race, format, eras[0].config, Policy::Replay(schedule));
-    outln!(
-        "{} in {}: {}\n{}",
-        race.number,
-        eras[0].name,
-        shown.report.outcome,
-        shown.drawing
-    );
+    outln!("{} in {}:\n", race.number, eras[0].name);
+    out!("{}", drawn(&shown, look(args.all_steps)));
     if shown.report.outcome.is_ok() || args.negative_control {
         return Ok(());
     }
@@ -324,23 +331,4 @@ fn checks(looks: &[u64; Oracle::COUNT]) -> String {
         .map(|(oracle, looks)| format!("{} {looks}", oracle.name()))
         .collect();
     words.join(", ")
-}
-
-/// The races, what they are, and how their controls are found.
-pub(super) fn list() -> Table {
-    let columns = [
-        "race",
-        "scenario",
-        "must never happen",
-        "fix (--negative-control switches it off)",
-        "shows in",
-    ];
-    let mut table = Table::new("Races", columns.map(Column::text));
-    for race in RACES {
-        let fix = race.fix.to_string();
-        let row = [race.number, race.name, race.never, &fix, race.shows_in];
-        table.rows.push(row.map(Cell::from).into());
-    }
-    debug_assert!(RACES.iter().all(|race| era(race.shows_in).is_some()));
-    table
 }

@@ -417,6 +417,14 @@ impl<M: Mmu> Frame<M> {
     pub(crate) fn next_generation(&self) {
         self.generation.poke(self.generation.peek().wrapping_add(1));
     }
+
+    /// The frame is being freed: a remark for traces.
+    #[inline]
+    pub(crate) fn is_freed(&self) {
+        if M::CHECKED {
+            M::freed(core::ptr::from_ref(self).cast(), size_of::<Self>());
+        }
+    }
 }
 
 /// Whether a frame's contents are known to be zero.

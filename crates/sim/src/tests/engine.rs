@@ -1,6 +1,7 @@
 //! Determinism, and every way a run can end.
 
 use super::{Bed, M};
+use crate::{Entry, Look, Names, Place, Thing};
 use crate::{Memory, Outcome, Policy, RunOptions, RunReport, Schedule, TaskSpec, Timeline};
 use core::cell::Cell;
 use minflt_sync::order::{FilesLock, SlabLock, ZoneLock};
@@ -314,29 +315,47 @@ fn a_timeline_shows_what_is_shared_and_nothing_else() {
         ..RunOptions::default()
     };
     let report = bed.run(&options, tasks);
-    let names = |offset| {
-        if offset < 128 {
-            "word".to_owned()
-        } else {
-            "own".to_owned()
-        }
-    };
     let steps = report.timeline.unwrap();
-    let text = Timeline {
-        width: 20,
-        ..Timeline::new(&steps)
-    }
-    .describe(&names)
-    .to_string();
+    let timeline = Timeline::of(&steps, &["stores", "waits"], &Words, None);
+    let look = Look {
+        width: 64,
+        ..Look::default()
+    };
+    let text = timeline.draw(look);
     assert_eq!(text, DRAWN, "{text}");
 }
 
-const DRAWN: &str = "    step  CPU 0                 CPU 1
-       2                        word is 0x0
-       2                        spins: word = 0x5?
-       5  word: 0x0 -> 0x5
-       5  # published
-       5  ends
-       7                        word is 0x5
-       7                        ends
+/// Two words, of which the first is shared.
+struct Words;
+
+impl Names for Words {
+    fn thing(&self, offset: u64) -> Thing {
+        Thing {
+            kind: if offset < 128 { "word" } else { "own" },
+            number: 0,
+            part: String::new(),
+        }
+    }
+
+    fn pointer(&self, _value: u64) -> Option<Place> {
+        None
+    }
+
+    fn entry(&self, _offset: u64, _value: u64) -> Option<Entry> {
+        None
+    }
+
+    fn frame(&self, _number: u64) -> Option<u64> {
+        None
+    }
+}
+
+const DRAWN: &str = "  step  stores (CPU 0)    waits (CPU 1)
+     2  |                 word#1 is 0x0
+     2  |                 spins until word#1 = 0x5
+     5  word#1: 0x0 -> 0x5
+     5  # published      |
+     5  ends             |
+     7  |                 word#1 is 0x5
+     7  |                 ends
 ";

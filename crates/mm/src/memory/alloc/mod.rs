@@ -257,6 +257,7 @@ impl<M: Mmu> Frames<M> {
         for part in pfn.0..pfn.0 + (1 << order) {
             let frame = self.get(Pfn(part));
             frame.next_generation();
+            frame.is_freed();
             frame.set_zeroed(Zeroed::No);
             frame.set_use(Use::Free);
         }
@@ -299,6 +300,7 @@ impl<M: Mmu> Frames<M> {
     pub(crate) fn free(&self, pfn: Pfn) {
         let frame = self.get(pfn);
         frame.next_generation();
+        frame.is_freed();
         // After reuse, a late lookup finds no owner here until the new owner sets it.
         frame.mapping.poke(0);
         frame.set_zeroed(Zeroed::No);

@@ -306,6 +306,7 @@ impl<M: Mmu> Frames<M> {
             tails.for_each(|tail| self.get(Pfn(tail)).next_generation());
         }
         frame.next_generation();
+        frame.is_freed();
         // As in [`Self::free`].
         frame.mapping.poke(0);
         frame.set_zeroed(Zeroed::No);
