@@ -37,7 +37,11 @@ fn names_a_key(text: &str, what: &str) {
     let lacks = what.contains("missing field");
     // A key with a `;` of its own is looked for in the whole message.
     let names = keys.iter().any(|key| {
-        let said = if key.contains(';') { what } else { problem(what) };
+        let said = if key.contains(';') {
+            what
+        } else {
+            problem(what)
+        };
         said.contains(key.as_str())
     });
     let comment = what.starts_with('#');

@@ -59,8 +59,7 @@ pub struct Mm<M: Mmu> {
     pub(crate) balance: Balance<M>,
 }
 
-// SAFETY: the link overwrites `system`; nobody holds an address space that was freed.
-unsafe impl<M: Mmu> SlabObject for Mm<M> {}
+impl<M: Mmu> SlabObject for Mm<M> {}
 // SAFETY: `system` outlives it and is shared; all else is shared by its own locks.
 unsafe impl<M: Mmu> Send for Mm<M> {}
 // SAFETY: as above.

@@ -59,10 +59,7 @@ const BESIDE: &[(&str, &[&str])] = &[
     ("space/own_lock", &["space/vma"]),
     ("space/retire", &["space/vma"]),
     ("space/tree", &["space/vma", "space/vma_ptr"]),
-    (
-        "space/vma_lock",
-        &["space/own_lock", "space/retire", "space/vma"],
-    ),
+    ("space/vma_lock", &["space/own_lock", "space/vma"]),
     ("space/vma_ptr", &["space/vma"]),
     (
         "pages/file",

@@ -29,7 +29,8 @@ use core::ptr::NonNull;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::callback::Run;
-use minflt_sync::{Callback, RcuGuard, SrcuGuard};
+use minflt_sync::slab::SlabObject;
+use minflt_sync::{Callback, RcuGuard, Slab, SpentPage, SrcuGuard};
 
 /// A read section of the configured lifetime's domain: VMAs, records, tree nodes and tables found
 /// within stay memory of their kind until it is dropped.
@@ -159,29 +160,28 @@ impl<M: Mmu> System<M> {
     /// readers; one of VMAs, which under `type-stable` did not, by the configured lifetime.
     ///
     /// Linux: `SLAB_TYPESAFE_BY_RCU`.
-    ///
-    /// # Safety
-    /// 1. No slab has the page any more, which is retired once.
-    /// 2. The callback lies in it.
-    pub(crate) unsafe fn retire_slab_page(
-        &self,
-        of_vmas: bool,
-        page: NonNull<u8>,
-        callback: NonNull<Callback>,
-    ) {
+    pub(crate) fn retire_slab_page(&self, of_vmas: bool, page: &SpentPage) {
         if of_vmas && self.config.lifetime == Lifetime::TypeStable {
-            // SAFETY: 1, 2: 1 of this function. 3: 2 of this function.
-            unsafe { self.retire(callback, free_slab_page::<M>) };
+            // SAFETY: 1: no slab has the page any more, which `SpentPage` says. 2: it is made once
+            // for each page that a slab gives back. 3: the callback lies in the page.
+            unsafe { self.retire(page.callback(), free_slab_page::<M>) };
         } else {
-            self.frames.put(self.frame_at(page));
+            self.put_frame_at(page.base());
+        }
+    }
+
+    fn put_frame_at(&self, at: NonNull<u8>) {
+        if let Some(pfn) = self.frame_at(at) {
+            self.frames.put(pfn);
         }
     }
 
     /// The frame that a host address lies in.
-    fn frame_at(&self, at: NonNull<u8>) -> Pfn {
+    pub(crate) fn frame_at(&self, at: NonNull<u8>) -> Option<Pfn> {
         let first = self.frames.table.first();
-        let bytes = at.addr().get() - M::frame_ptr(&self.at, first).addr();
-        Pfn(first.0 + (bytes as u64 >> M::Paging::shift()))
+        let base = M::frame_ptr(&self.at, first).addr();
+        let frame = at.addr().get().checked_sub(base)? as u64 >> M::Paging::shift();
+        (frame < self.frames.table.len()).then_some(Pfn(first.0 + frame))
     }
 
     /// # Safety
@@ -213,12 +213,56 @@ const fn enough<M: Mmu>() -> u64 {
     if M::CHECKED { 1 } else { 16 }
 }
 
+/// What is freed by the configured lifetime: an object of a slab that has a callback in it.
+///
+/// # Safety
+/// 1. At the offset `CALLBACK` lies a [`Callback`], which is for this only.
+pub(crate) unsafe trait Reclaimed<M: Mmu>: SlabObject {
+    /// Offset of the callback.
+    const CALLBACK: usize;
+
+    /// The slab that they are in.
+    fn slab(sys: &System<M>) -> &Slab<Self, M>;
+
+    /// Frees what goes with it. Nobody has it any more.
+    fn dying(&self, sys: &System<M>) {
+        let _ = sys;
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// Frees an unlinked object by the configured lifetime.
+    ///
+    /// # Safety
+    /// 1. It came from its slab of this system, and is unlinked.
+    /// 2. It is retired once.
+    pub(crate) unsafe fn retire_object<T: Reclaimed<M>>(&self, object: NonNull<T>) {
+        // SAFETY: 1: a live object, and the callback's offset is what its type says.
+        let callback = unsafe { embedded(object, T::CALLBACK) };
+        // SAFETY: 1, 2: 1 and 2 of this function. 3: the function finds the object from it.
+        unsafe { self.retire(callback, free_object::<T, M>) };
+    }
+}
+
+/// # Safety
+/// 1. `sys` is the system. 2. The callback is a retired `T`'s.
+unsafe fn free_object<T: Reclaimed<M>, M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
+    // SAFETY: 1 of this function: a system outlives what it has queued.
+    let sys = unsafe { &*sys.cast::<System<M>>() };
+    // SAFETY: 1: 2 of this function.
+    let object = unsafe { owner::<T>(callback, T::CALLBACK) };
+    // SAFETY: the grace period is over, so nobody else has it any more.
+    unsafe { object.as_ref() }.dying(sys);
+    // SAFETY: 1: it was retired once. 2: as above.
+    unsafe { T::slab(sys).free(object, sys) };
+}
+
 /// The callback that is embedded in an object, `offset` bytes into it. By a pointer to the whole of
 /// it and through no reference to the field: the object is found again from what this returns.
 ///
 /// # Safety
 /// 1. The object is live, and has a callback at that offset.
-pub(crate) unsafe fn embedded<T>(object: NonNull<T>, offset: usize) -> NonNull<Callback> {
+unsafe fn embedded<T>(object: NonNull<T>, offset: usize) -> NonNull<Callback> {
     // SAFETY: 1 of this function.
     unsafe { object.byte_add(offset) }.cast()
 }
@@ -227,7 +271,7 @@ pub(crate) unsafe fn embedded<T>(object: NonNull<T>, offset: usize) -> NonNull<C
 ///
 /// # Safety
 /// 1. The callback is embedded in a `T` at that offset, and was found by [`embedded`].
-pub(crate) unsafe fn owner<T>(callback: NonNull<Callback>, offset: usize) -> NonNull<T> {
+unsafe fn owner<T>(callback: NonNull<Callback>, offset: usize) -> NonNull<T> {
     // SAFETY: 1 of this function; the pointer was made by `embedded`, and is one to all of it.
     unsafe { callback.byte_sub(offset) }.cast()
 }
@@ -237,7 +281,7 @@ pub(crate) unsafe fn owner<T>(callback: NonNull<Callback>, offset: usize) -> Non
 unsafe fn free_slab_page<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
     // SAFETY: 1 of this function.
     let sys = unsafe { &*sys.cast::<System<M>>() };
-    sys.frames.put(sys.frame_at(callback.cast()));
+    sys.put_frame_at(callback.cast());
 }
 
 /// Runs a call's body as the kernel does: charged, and with deferred work at its end.

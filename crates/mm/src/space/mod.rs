@@ -2,7 +2,6 @@
 
 pub(crate) mod look;
 pub(crate) mod own_lock;
-pub(crate) mod retire;
 pub(crate) mod tree;
 pub(crate) mod vma;
 pub(crate) mod vma_lock;

@@ -67,7 +67,7 @@ pub(crate) struct Pools<M: Mmu> {
 }
 
 /// Guarded by: the lock around it, as are the lists of the nodes.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) total: u64,
     pub(crate) free: u64,
@@ -187,8 +187,7 @@ impl<M: Mmu> Pools<M> {
         if pfn.0 == 0 {
             return None;
         }
-        // SAFETY: 1: `HugetlbLock` is held, and the page is free.
-        list.head = unsafe { table.get(pfn).links.get() }.next;
+        list.head = table.get(pfn).links().next;
         list.free -= 1;
         counts.free -= 1;
         Some(pfn)
@@ -198,8 +197,9 @@ impl<M: Mmu> Pools<M> {
     pub(crate) fn push(&self, counts: &mut Counts, table: &FrameTable<M>, node: u32, pfn: Pfn) {
         let list = self.list_locked_mut(counts, node);
         let next = core::mem::replace(&mut list.head, pfn.0 as u32);
-        // SAFETY: 1: `HugetlbLock` is held, and the page is free.
-        *unsafe { table.get(pfn).links.get_mut() } = Links { next, prev: 0 };
+        table
+            .get(pfn)
+            .link(|links| *links = Links { next, prev: 0 });
         list.free += 1;
         counts.free += 1;
     }
@@ -373,11 +373,7 @@ impl<M: Mmu> Frames<M> {
     fn listed(&self, size: HugeSize, node: u32) -> impl Iterator<Item = Pfn> {
         // SAFETY: 1: nothing else runs.
         let list = unsafe { self.pools(size).nodes.get(node).list.peek() };
-        let next = |pfn: &Pfn| {
-            // SAFETY: 1: nothing else runs.
-            let links = unsafe { self.get(*pfn).links.peek() };
-            page_at(links.next)
-        };
+        let next = |pfn: &Pfn| page_at(self.get(*pfn).peek_next());
         core::iter::successors(page_at(list.head), next).take(self.table.len() as usize)
     }
 
@@ -410,8 +406,7 @@ impl<M: Mmu> Frames<M> {
 
     fn pools_add_up(&self, size: HugeSize) -> Result<(), &'static str> {
         let pools = self.pools(size);
-        // SAFETY: 1: nothing else runs.
-        let counts = unsafe { pools.counts.peek() };
+        let counts = pools.counts.peek(|counts| *counts);
         if counts.reserved > counts.free {
             return Err("more are reserved than are free");
         }

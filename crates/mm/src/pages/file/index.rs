@@ -46,8 +46,7 @@ pub(crate) struct CacheNode<M: Mmu> {
     slots: [Atomic<u64, M>; SLOTS],
 }
 
-// SAFETY: nobody reads a freed node.
-unsafe impl<M: Mmu> SlabObject for CacheNode<M> {}
+impl<M: Mmu> SlabObject for CacheNode<M> {}
 
 /// The tree.
 #[derive(Debug)]

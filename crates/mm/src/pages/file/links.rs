@@ -38,8 +38,7 @@ pub(crate) struct FileLink<M: Mmu> {
     own: Atomic<u64, M>,
 }
 
-// SAFETY: the free link overwrites the cache of a link that no tree has.
-unsafe impl<M: Mmu> SlabObject for FileLink<M> {}
+impl<M: Mmu> SlabObject for FileLink<M> {}
 // SAFETY: what the pointers lead to is shared by the lock named above.
 unsafe impl<M: Mmu> Send for FileLink<M> {}
 // SAFETY: as above.

@@ -177,8 +177,7 @@ impl<M: Mmu> Files<M> {
     }
 }
 
-// SAFETY: the free link overwrites `system`; nobody holds a cache that was freed.
-unsafe impl<M: Mmu> SlabObject for PageCache<M> {}
+impl<M: Mmu> SlabObject for PageCache<M> {}
 // SAFETY: the system outlives it and is shared, as `FileOps` is; all else is shared by its locks.
 unsafe impl<M: Mmu> Send for PageCache<M> {}
 // SAFETY: as above.
@@ -256,8 +255,7 @@ impl<M: Mmu> System<M> {
 
     /// Calls `visit` with each file. For oracles, while nothing runs.
     pub(crate) fn each_file(&self, mut visit: impl FnMut(&PageCache<M>)) {
-        // SAFETY: 1: nothing else runs.
-        let mut at = unsafe { *self.files.first.peek() };
+        let mut at = self.files.first.peek(|first| *first);
         while let Some(cache) = PageCache::<M>::at(at) {
             at = cache.next.peek();
             visit(cache);

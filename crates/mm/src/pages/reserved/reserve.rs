@@ -74,9 +74,7 @@ struct Part<M: Mmu> {
     next: Link<M>,
 }
 
-// SAFETY: the free link overwrites the first page of a region that no list has; nobody else reads
-// one.
-unsafe impl<M: Mmu> SlabObject for Region<M> {}
+impl<M: Mmu> SlabObject for Region<M> {}
 
 /// A map of pages: see the module.
 #[derive(Debug)]
@@ -231,7 +229,7 @@ impl<M: Mmu> Reservations<M> {
 
     fn peek_each(&self, mut visit: impl FnMut(u64, u64)) {
         // SAFETY: 1: nothing else runs.
-        let mut at = unsafe { self.list.peek() }.first;
+        let mut at = self.list.peek(|list| list.first);
         while let Some(region) = at {
             // SAFETY: by the list's invariants.
             let region = unsafe { region.as_ref() };

@@ -46,15 +46,15 @@ use crate::base::error::NoMemory;
 use crate::memory::frame::Frame;
 use crate::mm::Mm;
 use crate::pages::interval::{Span, Spans};
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
 use core::mem::offset_of;
-use core::ops::Range;
 use core::ptr::NonNull;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
 use minflt_sync::order::AnonVmaLock;
-use minflt_sync::slab::SlabObject;
+use minflt_sync::slab::{Kept, SlabObject};
 use minflt_sync::{Atomic, Ordering, RwSem};
 
 /// Where the mappings of the pages that one mapping made can be found.
@@ -96,14 +96,12 @@ pub(crate) struct Chain<M: Mmu> {
     pub(super) last: Atomic<u64, M>,
 }
 
-// SAFETY: the free link overwrites the parent, which nobody without a reference looks at. Those who
-// have none look at the root, the count and the lock only; zeros are an anon_vma that nobody has,
-// and a free lock.
-unsafe impl<M: Mmu> SlabObject for AnonVma<M> {
-    const KEPT: Range<usize> = offset_of!(Self, root)..size_of::<Self>();
+impl<M: Mmu> SlabObject for AnonVma<M> {
+    // SAFETY: 1: the last three fields, which are all that those without a reference look at. 2:
+    // zeros are an anon_vma that nobody has, and a free lock, as is what the one before leaves.
+    const KEPT: Kept = unsafe { Kept::new(offset_of!(Self, root), size_of::<Self>()) };
 }
-// SAFETY: nobody reads a freed link.
-unsafe impl<M: Mmu> SlabObject for Chain<M> {}
+impl<M: Mmu> SlabObject for Chain<M> {}
 // SAFETY: what the pointers lead to is shared by the locks named above.
 unsafe impl<M: Mmu> Send for AnonVma<M> {}
 // SAFETY: as above.
@@ -329,13 +327,13 @@ impl<M: Mmu> Vma<M> {
     }
 }
 
-impl<M: Mmu> Mm<M> {
-    /// Gives the mapping an anon_vma of its own, if it has none yet. The caller holds `mmap_lock`.
+impl<'h, M: Mmu> Held<'h, M> {
+    /// Gives the mapping an anon_vma of its own, if it has none yet.
     ///
     /// Linux: __anon_vma_prepare.
     #[cold]
     #[inline(never)]
-    pub(crate) fn prepare_anon_vma(&self, vma: &Vma<M>) -> Result<(), NoMemory> {
+    pub(crate) fn prepare_anon_vma(self, vma: &Vma<M>) -> Result<(), NoMemory> {
         let sys = self.system();
         let shared = self.mergeable_anon_vma(vma);
         let (anon_vma, fresh) = match shared {
@@ -345,7 +343,7 @@ impl<M: Mmu> Mm<M> {
                 (fresh, Some(fresh))
             }
         };
-        let chain = sys.new_chain(self, vma, anon_vma).inspect_err(|_| {
+        let chain = sys.new_chain(self.mm(), vma, anon_vma).inspect_err(|_| {
             if let Some(fresh) = fresh {
                 sys.discard_anon_vma(fresh);
             }
@@ -377,11 +375,20 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
+    /// As [`Held::prepare_anon_vma`], where it may have one.
+    pub(crate) fn prepare_anon_vma_once(self, vma: &Vma<M>) -> Result<(), NoMemory> {
+        // ORDERING: Acquire; pairs with [vma-anon-vma].
+        if vma.anon_vma.load(Ordering::Acquire) != 0 {
+            return Ok(());
+        }
+        self.prepare_anon_vma(vma)
+    }
+
     /// The anon_vma of a neighbour that touches the mapping, if it is the neighbour's only one: the
     /// two mappings could then be merged some day.
     ///
     /// Linux: find_mergeable_anon_vma.
-    fn mergeable_anon_vma(&self, vma: &Vma<M>) -> Option<&AnonVma<M>> {
+    fn mergeable_anon_vma(self, vma: &Vma<M>) -> Option<&'h AnonVma<M>> {
         let view = vma.view();
         let range = view.range;
         // Linux: anon_vma_compatible, which looks neither at what may be done there nor at
@@ -391,9 +398,7 @@ impl<M: Mmu> Mm<M> {
             let like = VmaView { prot, uffd, ..view };
             other == like.of_range::<M::Paging>(other.range)
         };
-        // SAFETY: 1: under `mmap_lock`.
-        let above = unsafe { self.tree.at_or_after(range.end()) };
-        let above = above.filter(|vma| {
+        let above = self.at_or_after(range.end()).filter(|vma| {
             let view = vma.view();
             view.range.start() == range.end() && alike(view)
         });
@@ -401,9 +406,7 @@ impl<M: Mmu> Mm<M> {
             return Some(found);
         }
         let last = VirtAddr(range.start().0.checked_sub(1)?);
-        // SAFETY: 1: as above.
-        let below = unsafe { self.tree.at_or_before(last) };
-        let below = below.filter(|vma| {
+        let below = self.at_or_before(last).filter(|vma| {
             let view = vma.view();
             view.range.end() == range.start() && alike(view)
         });
@@ -484,16 +487,5 @@ impl<M: Mmu> System<M> {
         if let Some(root) = root {
             self.discard_anon_vma(root);
         }
-    }
-}
-
-impl<M: Mmu> Mm<M> {
-    /// As [`Mm::prepare_anon_vma`], where it may have one.
-    pub(crate) fn prepare_anon_vma_once(&self, vma: &Vma<M>) -> Result<(), NoMemory> {
-        // ORDERING: Acquire; pairs with [vma-anon-vma].
-        if vma.anon_vma.load(Ordering::Acquire) != 0 {
-            return Ok(());
-        }
-        self.prepare_anon_vma(vma)
     }
 }

@@ -128,8 +128,7 @@ pub(crate) struct Segment<M: Mmu> {
     next: Atomic<u64, M>,
 }
 
-// SAFETY: the free link overwrites the cache; nobody reads a freed one.
-unsafe impl<M: Mmu> SlabObject for Segment<M> {}
+impl<M: Mmu> SlabObject for Segment<M> {}
 
 /// A segment that is counted as attached until this is dropped, and so stays.
 pub(crate) struct Held<'s, M: Mmu> {
