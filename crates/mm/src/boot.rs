@@ -32,7 +32,7 @@ use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging};
 use minflt_sync::rcu::{Patience, RcuCpu};
 use minflt_sync::slab::{Magazine, Pages};
 use minflt_sync::srcu::SrcuCpu;
-use minflt_sync::{Atomic, Instance, IpiHandler, Machine, PerCpu, Rcu, Slab, Srcu};
+use minflt_sync::{Array, Atomic, Instance, IpiHandler, Machine, PerCpu, Rcu, Slab, Srcu};
 
 /// A running system. Dropping it gives its memory back with the machine.
 #[derive(Debug)]
@@ -186,8 +186,9 @@ impl<M: Mmu> System<M> {
         let words = carve.cut(swap.word_bytes());
         let reserved = (carve.used as u64).div_ceil(M::Paging::page()) + 1;
         let zero_page = Pfn(first.0 + reserved - 1);
-        // SAFETY: 1: cut off just now, zeroed, and kept with the system.
-        let table = unsafe { FrameTable::new(table?.cast(), first, len) };
+        // SAFETY: 1: cut off just now, aligned to 128, kept with the system; zeros are descriptors
+        // of free frames. 2: the table has it alone.
+        let table = FrameTable::new(unsafe { Array::new(table?.cast(), len) }, first);
         // SAFETY: 1: cut off just now, zeroed, and kept with the system.
         let swap = unsafe { SwapArea::new(words?.cast(), swap, &table, nodes, reserved) }?;
         let kept = swap.frames() / u64::from(nodes);

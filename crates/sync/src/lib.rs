@@ -8,6 +8,7 @@
     reason = "the door itself stands on the raw atomics"
 )]
 
+pub mod array;
 pub mod atomic;
 pub mod callback;
 pub mod counter;
@@ -31,6 +32,7 @@ pub mod srcu;
 pub mod wait_table;
 pub mod word;
 
+pub use array::Array;
 pub use atomic::{Atomic, StaticRef};
 pub use callback::Callback;
 pub use counter::Counter;

@@ -213,6 +213,36 @@ const fn enough<M: Mmu>() -> u64 {
     if M::CHECKED { 1 } else { 16 }
 }
 
+/// The system of an object that lies in its memory.
+pub(crate) struct SystemRef<M: Mmu> {
+    system: *const System<M>,
+}
+
+// SAFETY: a `System` is made to be shared by threads.
+unsafe impl<M: Mmu> Send for SystemRef<M> {}
+// SAFETY: as above.
+unsafe impl<M: Mmu> Sync for SystemRef<M> {}
+
+impl<M: Mmu> SystemRef<M> {
+    /// # Safety
+    /// 1. What has this is allocated from a slab of the system, or dropped, before this is used:
+    ///    then it goes no later than the system does.
+    pub(crate) const unsafe fn new(system: &System<M>) -> Self {
+        Self { system }
+    }
+
+    /// The system.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> &System<M> {
+        // What was freed names another, or none: for controls, which come to such.
+        if M::CHECKED && self.system.is_null() {
+            M::violation(format_args!("use of an object that was freed"));
+        }
+        // SAFETY: 1 of `new`: this lies in the system's memory.
+        unsafe { &*self.system }
+    }
+}
+
 /// What is freed by the configured lifetime: an object of a slab that has a callback in it.
 ///
 /// # Safety

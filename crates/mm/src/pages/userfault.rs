@@ -226,7 +226,7 @@ impl<M: Mmu> Mm<M> {
             number: 0,
             faults,
         };
-        let mut new = sys.uffds.own(context, sys).map_err(|_| NoMemory)?;
+        let mut new = sys.uffds.alloc_owned(context, sys).map_err(|_| NoMemory)?;
         let mut queue = self.uffd.queue.lock();
         let room = self.uffd.contexts.load(Ordering::Relaxed) < MOST;
         let Some(number) = room.then(|| queue.unused_number()).flatten() else {
@@ -318,7 +318,7 @@ impl<M: Mmu> Mm<M> {
             what,
             state: State::New,
         };
-        let mut new = sys.waiters.own(waiter, sys).map_err(|_| NoMemory)?;
+        let mut new = sys.waiters.alloc_owned(waiter, sys).map_err(|_| NoMemory)?;
         let mut queue = self.uffd.queue.lock();
         if !queue.knows(number) {
             drop(queue);

@@ -61,7 +61,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     /// # Errors
     /// `value`, when memory is short.
     #[track_caller]
-    pub fn own(&self, value: T, pages: &impl PageSource) -> Result<Owned<T>, T> {
+    pub fn alloc_owned(&self, value: T, pages: &impl PageSource) -> Result<Owned<T>, T> {
         // What is kept may be read at any time.
         const { assert!(T::KEPT.len() == 0) };
         // INVARIANT: allocated here, and named by nothing else.

@@ -39,10 +39,6 @@ pub(crate) struct FileLink<M: Mmu> {
 }
 
 impl<M: Mmu> SlabObject for FileLink<M> {}
-// SAFETY: what the pointers lead to is shared by the lock named above.
-unsafe impl<M: Mmu> Send for FileLink<M> {}
-// SAFETY: as above.
-unsafe impl<M: Mmu> Sync for FileLink<M> {}
 
 /// The link at an address that a VMA names.
 fn link<'a, M: Mmu>(address: u64) -> Option<&'a FileLink<M>> {

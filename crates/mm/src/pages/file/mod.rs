@@ -66,6 +66,7 @@ use crate::base::attrs::VmaView;
 use crate::base::error::NoMemory;
 use crate::base::file::FileKey;
 use crate::base::huge_size::HugeSize;
+use crate::memory::lifetime::SystemRef;
 use crate::pages::interval::Spans;
 use crate::pages::reserved::reserve::Reservations;
 use crate::system::System;
@@ -103,7 +104,7 @@ pub enum FileAccess {
 /// What is cached of a file, and who maps it.
 #[repr(C, align(64))]
 pub(crate) struct PageCache<M: Mmu> {
-    system: *const System<M>,
+    system: SystemRef<M>,
     /// Where pages come from and go to; `None` for a file that is memory only.
     ops: Option<&'static dyn FileOps<M>>,
     /// Distinguishes it from every other file of the system, and names it in `maps`. Immutable.
@@ -178,10 +179,6 @@ impl<M: Mmu> Files<M> {
 }
 
 impl<M: Mmu> SlabObject for PageCache<M> {}
-// SAFETY: the system outlives it and is shared, as `FileOps` is; all else is shared by its locks.
-unsafe impl<M: Mmu> Send for PageCache<M> {}
-// SAFETY: as above.
-unsafe impl<M: Mmu> Sync for PageCache<M> {}
 
 impl<M: Mmu> System<M> {
     /// A file; of huge pages, if it is told how large.
@@ -196,7 +193,8 @@ impl<M: Mmu> System<M> {
         }
         let locks = self.config.sleeping_locks;
         let cache = PageCache {
-            system: self,
+            // SAFETY: 1: allocated below, or given up.
+            system: unsafe { SystemRef::new(self) },
             ops,
             id: self.new_id(),
             index: Index::new(),
@@ -265,8 +263,7 @@ impl<M: Mmu> System<M> {
 
 impl<M: Mmu> PageCache<M> {
     pub(crate) fn system(&self) -> &System<M> {
-        // SAFETY: a system outlives its files.
-        unsafe { &*self.system }
+        self.system.get()
     }
 
     pub(crate) fn address(&self) -> u64 {
