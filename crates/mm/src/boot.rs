@@ -40,7 +40,10 @@ pub struct Running<M: Mmu> {
     system: NonNull<System<M>>,
 }
 
-// SAFETY: a `System` is made to be shared by threads.
+// SAFETY: made to be shared by threads: what is not atomic in it is under its locks, but for the
+// callbacks of frames, which are whose the frame is.
+unsafe impl<M: Mmu> Sync for System<M> {}
+// SAFETY: a `System` may be shared by threads.
 unsafe impl<M: Mmu> Send for Running<M> {}
 // SAFETY: as above.
 unsafe impl<M: Mmu> Sync for Running<M> {}

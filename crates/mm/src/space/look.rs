@@ -12,7 +12,7 @@
 //! # Protocol
 //! [`Mm::held`] makes it of a guard, [`Writers`](crate::change::writers::Writers) of its own.
 //! Functions that look at mappings take a [`Held`]. A writer that frees a VMA hands it around as a
-//! [`VmaPtr`](super::vma_ptr::VmaPtr), which promises less.
+//! [`VmaPtr`](super::vma::VmaPtr), which promises less.
 //!
 //! # Why it is correct
 //! Only writers take VMAs and nodes out of the tree, and all free them by the lifetime after that.

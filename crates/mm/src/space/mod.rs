@@ -5,4 +5,8 @@ pub(crate) mod own_lock;
 pub(crate) mod tree;
 pub(crate) mod vma;
 pub(crate) mod vma_lock;
-pub(crate) mod vma_ptr;
+
+/// Where writers look for it.
+pub(crate) mod vma_ptr {
+    pub(crate) use super::vma::VmaPtr;
+}

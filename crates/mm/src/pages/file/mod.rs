@@ -60,7 +60,7 @@ pub(crate) use pages::{Looked, Sought};
 pub(crate) use part::FilePart;
 pub(crate) use read::NotRead;
 pub(crate) use truncate::clear_bytes;
-pub(crate) use unused::{Unused, UnusedFiles};
+pub(crate) use unused::{FileRef, Unused, UnusedFiles};
 
 use crate::base::attrs::VmaView;
 use crate::base::error::NoMemory;
@@ -71,7 +71,6 @@ use crate::pages::interval::Spans;
 use crate::pages::reserved::reserve::Reservations;
 use crate::system::System;
 use core::fmt;
-use core::ptr::NonNull;
 use index::Index;
 use links::FileLink;
 use minflt_addr::Pfn;
@@ -192,9 +191,8 @@ impl<M: Mmu> System<M> {
             return Err(NoMemory);
         }
         let locks = self.config.sleeping_locks;
-        let cache = PageCache {
-            // SAFETY: 1: allocated below, or given up.
-            system: unsafe { SystemRef::new(self) },
+        let cache = FileRef::create(self, |system| PageCache {
+            system,
             ops,
             id: self.new_id(),
             index: Index::new(),
@@ -213,9 +211,8 @@ impl<M: Mmu> System<M> {
             huge,
             segment: Atomic::new(0),
             unused: Atomic::new(0),
-        };
-        let cache = self.files.caches.alloc(cache, self).map_err(|_| NoMemory)?;
-        self.list_file(cache);
+        })?;
+        self.list_file(&cache);
         if ops.is_some() {
             self.files.on_devices.add(1, Ordering::Relaxed);
         }
@@ -227,10 +224,8 @@ impl<M: Mmu> System<M> {
     }
 
     /// Puts a file in front of all files.
-    fn list_file(&self, cache: NonNull<PageCache<M>>) {
+    fn list_file(&self, new: &PageCache<M>) {
         let mut first = self.files.first.lock();
-        // SAFETY: allocated just now.
-        let new = unsafe { cache.as_ref() };
         new.next.store(*first, Ordering::Relaxed);
         if let Some(second) = PageCache::<M>::at(*first) {
             second.prev.store(new.address(), Ordering::Relaxed);
@@ -273,12 +268,6 @@ impl<M: Mmu> PageCache<M> {
     /// The name that mappings know it by.
     pub(crate) fn key(&self) -> FileKey {
         FileKey::of(self.address())
-    }
-
-    /// The cache at an address that a list, a frame or a record names, which keeps it.
-    pub(crate) fn at<'a>(address: u64) -> Option<&'a Self> {
-        // SAFETY: lists and records name living caches, and the caller holds what keeps them.
-        unsafe { (address as *const Self).as_ref() }
     }
 
     /// How many nodes its index has. For oracles, while nothing runs.

@@ -13,8 +13,7 @@
 
 use super::{Body, FANOUT, HOLE, Node, Tree};
 use crate::memory::lifetime::Reclaimed;
-use crate::space::vma::Vma;
-use crate::space::vma_ptr::VmaPtr;
+use crate::space::vma::{Vma, VmaPtr};
 use crate::system::System;
 use core::cell::Cell;
 use core::marker::PhantomData;
