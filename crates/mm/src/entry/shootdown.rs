@@ -264,7 +264,7 @@ impl<M: Mmu> Mm<M> {
 /// # Safety
 /// 1. `arg` is the system.
 pub(crate) unsafe fn handle<M: Mmu>(arg: *const ()) {
-    // SAFETY: 1 of this function.
+    // SAFETY: 1 of this function: boot hands it over, and takes the handler back first.
     let sys = unsafe { &*arg.cast::<System<M>>() };
     sys.answer_grace_period();
     let posted = {

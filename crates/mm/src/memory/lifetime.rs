@@ -97,7 +97,7 @@ impl<M: Mmu> System<M> {
             Lifetime::Immediate => 0,
             // SAFETY: 1: every function queued here expects the system.
             Lifetime::Srcu => unsafe { self.srcu.poll(arg) },
-            // SAFETY: 1: as above.
+            // SAFETY: 1: every function queued here expects the system.
             Lifetime::Rcu | Lifetime::TypeStable => unsafe { self.rcu.poll(&self.at, arg) },
         };
         if ran > 0 {
@@ -147,7 +147,7 @@ impl<M: Mmu> System<M> {
         let arg = core::ptr::from_ref(self).cast();
         // SAFETY: 1: every function queued here expects the system.
         let ran = unsafe { self.srcu.drain(arg) };
-        // SAFETY: 1: as above.
+        // SAFETY: 1: every function queued here expects the system.
         ran + unsafe { self.rcu.drain(&self.at, arg) }
     }
 
@@ -293,7 +293,7 @@ unsafe fn free_object<T: Reclaimed<M>, M: Mmu>(sys: *const (), callback: NonNull
 /// # Safety
 /// 1. The object is live, and has a callback at that offset.
 unsafe fn embedded<T>(object: NonNull<T>, offset: usize) -> NonNull<Callback> {
-    // SAFETY: 1 of this function.
+    // SAFETY: within the object, which is live, by 1 of this function.
     unsafe { object.byte_add(offset) }.cast()
 }
 
@@ -309,7 +309,7 @@ unsafe fn owner<T>(callback: NonNull<Callback>, offset: usize) -> NonNull<T> {
 /// # Safety
 /// 1. `sys` is the system. 2. The callback lies in a retired page of a slab.
 unsafe fn free_slab_page<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
-    // SAFETY: 1 of this function.
+    // SAFETY: 1 of this function: a system outlives what it has queued.
     let sys = unsafe { &*sys.cast::<System<M>>() };
     sys.put_frame_at(callback.cast());
 }

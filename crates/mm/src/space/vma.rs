@@ -284,7 +284,7 @@ impl<M: Mmu> System<M> {
     /// # Safety
     /// 1. The record is unlinked, and retired once.
     pub(crate) unsafe fn retire_attrs(&self, attrs: NonNull<Attrs>) {
-        // SAFETY: 1, 2: 1 of this function.
+        // SAFETY: 1, 2: unlinked and retired once, by 1; records come from this slab.
         unsafe { self.retire_object(attrs) };
     }
 
@@ -296,7 +296,7 @@ impl<M: Mmu> System<M> {
     /// 1. The VMA is unlinked and detached, and retired once.
     pub(crate) unsafe fn retire_vma(&self, vma: NonNull<Vma<M>>) {
         if self.config.lifetime != Lifetime::TypeStable {
-            // SAFETY: 1, 2: 1 of this function.
+            // SAFETY: 1, 2: unlinked and retired once, by 1; VMAs come from this slab.
             return unsafe { self.retire_object(vma) };
         }
         // SAFETY: 1 of this function: live, until the free below.

@@ -296,13 +296,13 @@ fn count<M: Mmu>(at: &CacheNode<M>, height: u64) -> u64 {
 /// 1. `at` is a node of this height of an index that nobody else has, and that names it no more.
 unsafe fn free_below<M: Mmu>(sys: &System<M>, at: NonNull<CacheNode<M>>, height: u64) {
     if height > 1 {
-        // SAFETY: 1 of this function.
+        // SAFETY: a node of the index, which is freed after those below it.
         let slots = unsafe { at.as_ref() }.slots.iter();
         for below in slots.filter_map(|slot| node_ptr(slot.load(Ordering::Relaxed))) {
-            // SAFETY: 1: 1 of this function.
+            // SAFETY: 1: by 1 the index is the caller's; this slot is not followed again.
             unsafe { free_below::<M>(sys, below, height - 1) };
         }
     }
-    // SAFETY: 1, 2: 1 of this function.
+    // SAFETY: 1, 2: made by `put_in`, named by nothing that is left, by 1.
     unsafe { sys.files.nodes.free(at, sys) };
 }

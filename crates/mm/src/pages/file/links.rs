@@ -255,7 +255,7 @@ fn close_huge<M: Mmu>(sys: &System<M>, lock: u64, own: u64) {
         unsafe { HugeLock::put(lock, sys) };
     }
     if let Some(own) = OwnPages::<M>::ptr(own) {
-        // SAFETY: 1: as above.
+        // SAFETY: 1: the link's, which nobody finds any more.
         unsafe { OwnPages::put(own, sys) };
     }
 }

@@ -137,7 +137,7 @@ impl<M: Mmu> PageCache<M> {
     /// 1. The caller has a reference to the cache, which is gone when this returns, and perhaps the
     ///    cache with it: hence no `self`.
     pub(crate) unsafe fn put(cache: NonNull<Self>) {
-        // SAFETY: 1: 1 of this function.
+        // SAFETY: 1: the caller's reference goes with this, by 1 of this function.
         drop(unsafe { Self::unused(cache) });
     }
 
@@ -149,7 +149,7 @@ impl<M: Mmu> PageCache<M> {
     pub(crate) unsafe fn unused(cache: NonNull<Self>) -> Option<Unused<M>> {
         // ORDERING: Release; pairs with [file-put]. Acquire, by the same step; pairs with
         // [file-put].
-        // SAFETY: 1 of this function.
+        // SAFETY: the caller's reference keeps it until the step, by 1 of this function.
         let last = unsafe { cache.as_ref() }.refs.sub(1, Ordering::AcqRel) == 1;
         // INVARIANT: the step that takes a count to 0 is made once.
         last.then(|| Unused { cache })

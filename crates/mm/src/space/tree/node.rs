@@ -365,7 +365,7 @@ impl<M: Mmu> System<M> {
     /// # Safety
     /// 1. The node is unlinked, and retired once.
     pub(crate) unsafe fn retire_node(&self, node: NonNull<Node<M>>) {
-        // SAFETY: 1, 2: 1 of this function.
+        // SAFETY: 1, 2: unlinked and retired once, by 1; nodes come from this slab.
         unsafe { self.retire_object(node) };
     }
 }
