@@ -102,6 +102,45 @@ fn objects_have_one_owner_and_none_is_lost() {
 }
 
 #[test]
+fn an_owned_object_is_taken_out_of_its_list_and_put_back() {
+    struct Number {
+        next: Option<minflt_sync::Owned<Self>>,
+        number: u64,
+    }
+    impl SlabObject for Number {}
+    let at = machine(1);
+    let slab: Slab<Number, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()), Leave);
+    let pages = Pages {
+        at: &at,
+        given: Atomic::new(0),
+        back: Atomic::new(0),
+        most: 1,
+    };
+    let _cpu = at.enter(0);
+    let mut list = None;
+    for number in 0..4 {
+        let next = list.take();
+        let new = slab.alloc_owned(Number { next, number }, &pages);
+        list = Some(new.ok().expect("one page is enough"));
+    }
+    let mut take = |wanted: u64| {
+        let taken =
+            minflt_sync::Owned::take_out(&mut list, |it| it.number == wanted, |it| &mut it.next);
+        taken.map(|it| {
+            let number = it.number;
+            slab.put_back(it, &pages);
+            number
+        })
+    };
+    let numbers = [2, 2, 0, 3, 7, 1, 1].map(&mut take);
+    assert_eq!(
+        numbers,
+        [Some(2), None, Some(0), Some(3), None, Some(1), None]
+    );
+    assert!(list.is_none() && slab.live() == 0);
+}
+
+#[test]
 fn memory_that_runs_out_gives_the_value_back() {
     let at = machine(1);
     let slab: Slab<Object, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()), Leave);
