@@ -364,7 +364,8 @@ impl<'h, M: Mmu> Held<'h, M> {
             mine
         };
         if !mine {
-            sys.discard_chains(address(chain));
+            // SAFETY: 1, 2: made above, and linked nowhere.
+            unsafe { sys.chains.free(NonNull::from(chain), sys) };
             if let Some(fresh) = fresh {
                 sys.discard_anon_vma(fresh);
             }
@@ -381,8 +382,7 @@ impl<'h, M: Mmu> Held<'h, M> {
         self.prepare_anon_vma(vma)
     }
 
-    /// The anon_vma of a neighbour that touches the mapping, if it is the neighbour's only one: the
-    /// two mappings could then be merged some day.
+    /// The only anon_vma of a neighbour that touches the mapping, so that they can merge some day.
     ///
     /// Linux: find_mergeable_anon_vma.
     fn mergeable_anon_vma(self, vma: &Vma<M>) -> Option<&'h AnonVma<M>> {
@@ -459,21 +459,19 @@ impl<M: Mmu> System<M> {
             last: Atomic::new(0),
         };
         let chain = self.chains.alloc(chain, self).map_err(|_| NoMemory)?;
-        // SAFETY: allocated just now, and freed by `discard_chains` only.
+        // SAFETY: allocated just now, and freed in this file only, once it is linked nowhere.
         Ok(unsafe { chain.as_ref() })
     }
 
-    /// Frees the links of a list that nobody else has any more, in no tree, and lets go of
-    /// anon_vmas that they were the last links of.
-    pub(super) fn discard_chains(&self, newest: u64) {
-        let mut at = newest;
-        while let Some(gone) = NonNull::new(at as *mut Chain<M>) {
-            // SAFETY: by the list's owner alive, until the free below.
-            let chain = unsafe { gone.as_ref() };
-            at = chain.older.load(Ordering::Relaxed);
+    /// Frees the links of a mapping, which are in no tree any more, and lets go of anon_vmas that
+    /// they were the last links of.
+    pub(super) fn discard_chains(&self, vma: &Vma<M>) {
+        let mut newest = chain_at::<M>(vma.chain.swap(0, Ordering::Relaxed));
+        while let Some(chain) = newest {
+            newest = chain_at(chain.older.load(Ordering::Relaxed));
             let emptied = chain.last.load(Ordering::Relaxed) == 1;
-            let anon_vma = chain.anon_vma;
-            // SAFETY: 1, 2: out of its list, and of its tree before that.
+            let (gone, anon_vma) = (NonNull::from(chain), chain.anon_vma);
+            // SAFETY: 1, 2: out of the mapping's list by the exchange, and of its tree before that.
             unsafe { self.chains.free(gone, self) };
             if emptied {
                 self.discard_anon_vma(anon_vma);

@@ -144,7 +144,7 @@ impl<M: Mmu> System<M> {
         vma.anon_vma.store(0, Ordering::Relaxed);
         // Nobody finds an anon_vma without links, so what this mapping emptied is its to free,
         // behind the lock, which may be in it.
-        self.discard_chains(vma.chain.swap(0, Ordering::Relaxed));
+        self.discard_chains(vma);
         self.discard_anon_vma(root);
     }
 }
