@@ -269,7 +269,7 @@ impl<M: Mmu> Fault<'_, M> {
 
     /// A page of its own needs an anon_vma; zeros do not.
     pub(super) fn prepare_own(&self, stable: &Stable<'_, M>) -> Result<(), Stop> {
-        stable.prepare_anon_vma()
+        stable.prepare_anon_vma_once()
     }
 
     fn bring_zeros(

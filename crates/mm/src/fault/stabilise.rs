@@ -199,8 +199,17 @@ impl<'h, M: Mmu> Stable<'h, M> {
     #[inline(always)]
     pub(super) fn prepare_anon_vma(&self) -> Result<(), Stop> {
         match self.by {
-            By::MmapLock(held) => held.prepare_anon_vma_once(self.vma).map_err(|_| Stop::Oom),
+            By::MmapLock(held) => held.prepare_anon_vma(self.vma).map_err(|_| Stop::Oom),
             By::VmaLock | By::Sample(_) => Err(Why::NeedsMmapLock.into()),
+        }
+    }
+
+    /// The same where it may have one.
+    pub(super) fn prepare_anon_vma_once(&self) -> Result<(), Stop> {
+        // ORDERING: Acquire; pairs with [vma-anon-vma].
+        match self.vma.anon_vma.load(Ordering::Acquire) {
+            0 => self.prepare_anon_vma(),
+            _ => Ok(()),
         }
     }
 
