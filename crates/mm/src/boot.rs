@@ -32,7 +32,7 @@ use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging};
 use minflt_sync::rcu::{Patience, RcuCpu};
 use minflt_sync::slab::{Magazine, Pages};
 use minflt_sync::srcu::SrcuCpu;
-use minflt_sync::{Atomic, Instance, IpiHandler, Machine, PerCpu, Rcu, Slab, Srcu};
+use minflt_sync::{Array, Atomic, Instance, IpiHandler, Machine, PerCpu, Rcu, Slab, Srcu};
 
 /// A running system. Dropping it gives its memory back with the machine.
 #[derive(Debug)]
@@ -40,12 +40,18 @@ pub struct Running<M: Mmu> {
     system: NonNull<System<M>>,
 }
 
-// SAFETY: a `System` is made to be shared by threads.
+// SAFETY: made to be shared by threads: what is not atomic in it is under its locks, but for the
+// callbacks of frames, which are whose the frame is.
+unsafe impl<M: Mmu> Sync for System<M> {}
+// SAFETY: a `System` may be shared by threads.
 unsafe impl<M: Mmu> Send for Running<M> {}
 // SAFETY: as above.
 unsafe impl<M: Mmu> Sync for Running<M> {}
 
 /// Cuts areas off the start of RAM.
+///
+/// # Invariants
+/// 1. From `base` on are `bytes` zeroed bytes, aligned to a page, which nobody else has.
 struct Carve {
     base: NonNull<u8>,
     used: usize,
@@ -61,15 +67,15 @@ impl Carve {
         (self.used <= self.bytes).then(|| unsafe { self.base.add(start) })
     }
 
-    /// # Safety
-    /// 1. RAM is the system's, and nobody else's.
-    unsafe fn per_cpu<T, M: Machine>(
+    /// An area for each CPU, or whatever `count` counts.
+    fn per_cpu<T, M: Machine>(
         &mut self,
         count: u32,
         init: impl FnMut(u32) -> T,
     ) -> Option<PerCpu<T, M>> {
         let at = self.cut(PerCpu::<T, M>::bytes(count))?;
-        // SAFETY: 1: cut off just now; 1 of this function.
+        // SAFETY: 1: cut off just now, so by the invariant nobody else has it. It outlives the
+        // system, with which it is given back.
         Some(unsafe { PerCpu::build(at, count, init) })
     }
 }
@@ -101,6 +107,7 @@ impl<M: Mmu> System<M> {
         let ram = at.ram();
         let has = ram.bytes as u64;
         let base = NonNull::new(ram.base).ok_or(BootError::TooSmall { has: 0, needs: 1 })?;
+        // INVARIANT: 1: the machine gives its memory to this system, zeroed.
         let mut carve = Carve {
             base,
             used: 0,
@@ -158,36 +165,25 @@ impl<M: Mmu> System<M> {
         let first = PhysAddr(at.ram_phys()).pfn(M::Paging::shift());
         let len = carve.bytes as u64 >> M::Paging::shift();
         let place = carve.cut(size_of::<Self>());
-        let magazines = |carve: &mut Carve| {
-            // SAFETY: 1: the machine's memory is the system's from now on.
-            unsafe { carve.per_cpu::<_, M>(cpus, |_| Magazine::new()) }
-        };
-        let magazines = [(); 15].map(|()| magazines(carve));
-        // SAFETY: 1, here and below: as above.
-        let areas = unsafe { carve.per_cpu(cpus, |_| CpuArea::new()) };
-        // SAFETY: 1.
-        let lists = unsafe { carve.per_cpu(cpus, |_| CpuFrames::new()) };
-        // SAFETY: 1.
-        let readers = unsafe { carve.per_cpu(cpus, |_| SrcuCpu::new()) };
-        // SAFETY: 1.
-        let reports = unsafe { carve.per_cpu(cpus, |_| RcuCpu::new()) };
+        let magazines = [(); 15].map(|()| carve.per_cpu(cpus, |_| Magazine::new()));
+        let areas = carve.per_cpu(cpus, |_| CpuArea::new());
+        let lists = carve.per_cpu(cpus, |_| CpuFrames::new());
+        let readers = carve.per_cpu(cpus, |_| SrcuCpu::new());
+        let reports = carve.per_cpu(cpus, |_| RcuCpu::new());
         let slots = rss::slots_for(&config, len);
         let pieces = rss::pieces_for(slots, cpus);
-        // SAFETY: 1.
-        let pieces = unsafe { carve.per_cpu(pieces, |_| rss::piece()) };
-        // SAFETY: 1.
-        let rates = unsafe { carve.per_cpu(nodes, |_| Rate::new()) };
-        // SAFETY: 1.
-        let pools = HugeSize::ALL.map(|_| unsafe { carve.per_cpu(nodes, |_| NodePool::new()) });
-        // SAFETY: 1.
-        let mutexes = unsafe { carve.per_cpu(Huge::<M>::mutexes(cpus), FaultMutex::by(&config)) };
+        let pieces = carve.per_cpu(pieces, |_| rss::piece());
+        let rates = carve.per_cpu(nodes, |_| Rate::new());
+        let pools = HugeSize::ALL.map(|_| carve.per_cpu(nodes, |_| NodePool::new()));
+        let mutexes = carve.per_cpu(Huge::<M>::mutexes(cpus), FaultMutex::by(&config));
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let words = carve.cut(swap.word_bytes());
         let reserved = (carve.used as u64).div_ceil(M::Paging::page()) + 1;
         let zero_page = Pfn(first.0 + reserved - 1);
-        // SAFETY: 1: cut off just now, zeroed, and kept with the system.
-        let table = unsafe { FrameTable::new(table?.cast(), first, len) };
+        // SAFETY: 1: cut off just now, aligned to 128, kept with the system; zeros are descriptors
+        // of free frames. 2: the table has it alone.
+        let table = FrameTable::new(unsafe { Array::new(table?.cast(), len) }, first);
         // SAFETY: 1: cut off just now, zeroed, and kept with the system.
         let swap = unsafe { SwapArea::new(words?.cast(), swap, &table, nodes, reserved) }?;
         let kept = swap.frames() / u64::from(nodes);

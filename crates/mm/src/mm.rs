@@ -3,6 +3,7 @@
 use crate::call::brk::Heap;
 use crate::call::pin::Pins;
 use crate::memory::commit::Sizes;
+use crate::memory::lifetime::SystemRef;
 use crate::memory::locks::Locks;
 use crate::memory::rss::{Resident, Slot};
 use crate::pages::numa::Balance;
@@ -25,7 +26,7 @@ use minflt_sync::{Apart, Atomic, LockSeq, RwSem, SharedCpuMask};
 /// Linux: `struct mm_struct`.
 #[repr(C)]
 pub struct Mm<M: Mmu> {
-    pub(crate) system: *const System<M>,
+    pub(crate) system: SystemRef<M>,
     /// Names it to translation buffers. Immutable.
     pub(crate) space: SpaceId,
     /// The root table. Immutable.
@@ -59,23 +60,13 @@ pub struct Mm<M: Mmu> {
     pub(crate) balance: Balance<M>,
 }
 
-// SAFETY: the link overwrites `system`; nobody holds an address space that was freed.
-unsafe impl<M: Mmu> SlabObject for Mm<M> {}
-// SAFETY: `system` outlives it and is shared; all else is shared by its own locks.
-unsafe impl<M: Mmu> Send for Mm<M> {}
-// SAFETY: as above.
-unsafe impl<M: Mmu> Sync for Mm<M> {}
+impl<M: Mmu> SlabObject for Mm<M> {}
 
 impl<M: Mmu> Mm<M> {
     /// The system it belongs to.
     #[inline(always)]
     pub fn system(&self) -> &System<M> {
-        // A freed one names another, or none: for controls, which come to such.
-        if M::CHECKED && self.system.is_null() {
-            M::violation(format_args!("use of a freed address space"));
-        }
-        // SAFETY: a system outlives its address spaces.
-        unsafe { &*self.system }
+        self.system.get()
     }
 
     /// The frame of its root table, for machines whose hardware walks it.

@@ -97,10 +97,59 @@ impl<W: Word, M: Machine> Atomic<W, M> {
         M::peek(&self.raw)
     }
 
+    /// Exchanges 0 for 1 without the access hook, for oracles; whether it was 0.
+    pub(crate) fn peek_take(&self) -> bool {
+        let (free, taken) = (W::ZERO, W::narrow(1));
+        // ORDERING: Acquire; pairs with [spin-release].
+        W::cas(&self.raw, free, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Stores the 0 again that [`Self::peek_take`] found.
+    pub(crate) fn peek_release(&self) {
+        // ORDERING: Release; pairs with [spin-release].
+        W::store(&self.raw, W::ZERO, Ordering::Release);
+    }
+
     /// Stores without the access hook: for code that only observes the system.
     #[inline(always)]
     pub fn poke(&self, value: W) {
         M::poke(&self.raw, value);
+    }
+}
+
+/// A word that names something static, or nothing: for code that only observes the system.
+pub struct StaticRef<T: 'static, M> {
+    /// Its address, 0 for none.
+    word: Atomic<u64, M>,
+    named: PhantomData<&'static T>,
+}
+
+impl<T: Sync, M: Machine> StaticRef<T, M> {
+    /// Names nothing.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            word: Atomic::new(0),
+            named: PhantomData,
+        }
+    }
+
+    /// What it names.
+    pub fn peek(&self) -> Option<&'static T> {
+        // SAFETY: only `poke` writes the word: null, or a reference that is good for ever.
+        unsafe { (self.word.peek() as *const T).as_ref() }
+    }
+
+    /// It names this from now on.
+    pub fn poke(&self, named: Option<&'static T>) {
+        self.word
+            .poke(named.map_or(0, |named| core::ptr::from_ref(named) as u64));
+    }
+}
+
+impl<T, M: Machine> fmt::Debug for StaticRef<T, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.word.fmt(f)
     }
 }
 

@@ -8,6 +8,7 @@
     reason = "the door itself stands on the raw atomics"
 )]
 
+pub mod array;
 pub mod atomic;
 pub mod callback;
 pub mod counter;
@@ -31,7 +32,8 @@ pub mod srcu;
 pub mod wait_table;
 pub mod word;
 
-pub use atomic::Atomic;
+pub use array::Array;
+pub use atomic::{Atomic, StaticRef};
 pub use callback::Callback;
 pub use counter::Counter;
 pub use cpumask::{CpuMask, MAX_CPUS, SharedCpuMask};
@@ -41,13 +43,13 @@ pub use lockdep::order;
 pub use machine::{Cost, Instance, IpiHandler, Irq, Job, Kind, Machine, Ram};
 pub use percpu::{Apart, PerCpu, this_cpu, this_task};
 pub use phase::Phase;
-pub use plain::Plain;
+pub use plain::{Own, Plain, PlainWord};
 pub use prim::Ordering;
 pub use rcu::{Rcu, RcuGuard};
 pub use ref_lock::{Newcomers, RefGuard, RefLock, Refused};
 pub use rwsem::{DowngradedGuard, ReadGuard, RwSem, RwSemPart, Succession, WriteGuard};
 pub use seqcount::{Seq, SeqCount};
-pub use slab::{PageSource, Slab};
+pub use slab::{Owned, PageSource, Slab, SpentPage};
 pub use spin::{SpinGuard, SpinLock};
 pub use spin_queue::SpinQueue;
 pub use srcu::{Srcu, SrcuGuard};

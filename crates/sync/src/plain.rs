@@ -3,7 +3,9 @@
 //! Lines that a lock protects move between CPUs as well, and it is there that races are seen; so
 //! access to plain shared data is announced to the machine like any other.
 
+use crate::atomic::Atomic;
 use crate::machine::{Kind, Machine};
+use crate::word::Word;
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::marker::PhantomData;
@@ -67,5 +69,96 @@ impl<T, M: Machine> Plain<T, M> {
 impl<T, M> fmt::Debug for Plain<T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Plain(..)")
+    }
+}
+
+/// A word that some lock guards, though no type says which. Its accesses are announced as those to
+/// plain data. Without the lock they are a mistake that checking machines find; what is read then
+/// is some value that was there.
+pub struct PlainWord<W: Word, M> {
+    word: Atomic<W, M>,
+}
+
+impl<W: Word, M: Machine> PlainWord<W, M> {
+    /// Reads.
+    #[inline(always)]
+    pub fn get(&self) -> W {
+        self.announce(Kind::PlainRead);
+        self.word.peek()
+    }
+
+    /// Writes what `change` makes of it.
+    #[inline(always)]
+    pub fn update(&self, change: impl FnOnce(W) -> W) {
+        self.announce(Kind::PlainWrite);
+        self.word.poke(change(self.word.peek()));
+    }
+
+    /// The word, without the access hook: for oracles at quiescence.
+    pub fn peek(&self) -> W {
+        self.word.peek()
+    }
+
+    #[inline(always)]
+    fn announce(&self, kind: Kind) {
+        M::before(core::ptr::from_ref(self).cast(), size_of::<W>(), kind);
+    }
+}
+
+impl<W: Word, M: Machine> fmt::Debug for PlainWord<W, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.word.fmt(f)
+    }
+}
+
+/// Data that belongs to whoever has this, but lies in shared memory: its accesses are announced.
+pub struct Own<T, M> {
+    value: T,
+    machine: PhantomData<fn() -> M>,
+}
+
+impl<T, M: Machine> Own<T, M> {
+    /// Data that starts as `value`.
+    pub const fn new(value: T) -> Self {
+        Self {
+            value,
+            machine: PhantomData,
+        }
+    }
+
+    /// Reads.
+    pub fn get(&self) -> &T {
+        M::before(
+            core::ptr::from_ref(self).cast(),
+            size_of::<T>(),
+            Kind::PlainRead,
+        );
+        &self.value
+    }
+
+    /// Writes.
+    pub fn get_mut(&mut self) -> &mut T {
+        M::before(
+            core::ptr::from_ref(self).cast(),
+            size_of::<T>(),
+            Kind::PlainWrite,
+        );
+        &mut self.value
+    }
+
+    /// The data, without the access hook: for oracles, and after [`Self::get`].
+    pub const fn peek(&self) -> &T {
+        &self.value
+    }
+
+    /// The same, for who has announced it or writes nothing.
+    pub const fn peek_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T: fmt::Debug, M> fmt::Debug for Own<T, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
     }
 }

@@ -10,9 +10,9 @@
 //! return to their pages, and a page all of whose slots are free is freed (`slab::pages`).
 //!
 //! # Protocol
-//! A free slot holds the next free slot's address at `T::LINK`. A CPU's stack is accessed by that
-//! CPU only; the pages under their lock, a batch of slots at a time. Pages are freed after that
-//! lock is released.
+//! A free slot holds the next free slot's address in its first 8 bytes. A CPU's own stack is
+//! touched by its CPU only; the pages under their lock, a batch of slots at a time. Pages are given
+//! back when that is let go.
 //!
 //! # Why it is correct
 //! A slot is in exactly one stack or in use, and a page with all its slots in its own stack has
@@ -28,6 +28,7 @@
 //! Linux: mm/slub.c (a list of free objects in each page; empty pages go back but for
 //! `min_partial` of them), with the magazines of Bonwick's vmem paper in front.
 
+mod owned;
 mod pages;
 
 use crate::callback::Callback;
@@ -43,6 +44,7 @@ use core::mem::ManuallyDrop;
 use core::ops::Range;
 use core::panic::Location;
 use core::ptr::{NonNull, with_exposed_provenance_mut};
+pub use owned::Owned;
 use pages::{Chain, Fresh, Partial, Stack, slot_bytes};
 
 /// Slots moved between a CPU and the shared stack at once.
@@ -55,18 +57,64 @@ pub const FOOT: usize = size_of::<pages::Foot>();
 /// refuses it, and no address and no frame number of any machine.
 pub const POISON: u8 = 0xfe;
 
+/// Bytes at the start of a free slot that name the next one. Whoever frees an object answers for
+/// readers whom that could hurt.
+const LINK: Range<usize> = 0..8;
+
 /// A type that can live in a slab.
-///
-/// # Safety
-/// An implementer guarantees that the 8 bytes from `LINK` on may be overwritten while the object is
-/// free, even if readers still read it, and that `LINK` is a multiple of 8 within the type; and
-/// that zeros are a value for the bytes `KEPT`, which lie within the type and not at the link.
-pub unsafe trait SlabObject: Sized {
-    /// Offset of the free link, in bytes.
-    const LINK: usize = 0;
+pub trait SlabObject: Sized {
     /// Bytes that outlive the object: zero in a fresh slot, then whatever they were set to, since
     /// readers without a lock may look at them at any time. [`Slab::alloc`] leaves them.
-    const KEPT: Range<usize> = 0..0;
+    const KEPT: Kept = Kept::NOTHING;
+}
+
+/// Bytes of a type, by their offsets, that its slab neither writes nor poisons.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    start: usize,
+    end: usize,
+}
+
+impl Kept {
+    /// None.
+    pub const NOTHING: Self = Self { start: 0, end: 0 };
+
+    /// The bytes from `start` up to `end`.
+    ///
+    /// # Safety
+    /// 1. They lie within the type, behind its first 8 bytes, and are whole fields.
+    /// 2. Zeros are a value for them, and what they are set to after that, for the next object.
+    #[must_use]
+    pub const unsafe fn new(start: usize, end: usize) -> Self {
+        Self { start, end }
+    }
+
+    const fn len(self) -> usize {
+        self.end - self.start
+    }
+}
+
+/// A page none of whose objects is in use, on its way back: made once for each time that a slab
+/// has got the page.
+#[derive(Debug)]
+pub struct SpentPage {
+    base: NonNull<u8>,
+    callback: NonNull<Callback>,
+}
+
+impl SpentPage {
+    /// Where it begins.
+    #[must_use]
+    pub const fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// A callback that lies in the page, which can wait for readers that may still look at some of
+    /// its objects.
+    #[must_use]
+    pub const fn callback(&self) -> NonNull<Callback> {
+        self.callback
+    }
 }
 
 /// Where a slab gets its pages.
@@ -75,12 +123,11 @@ pub trait PageSource {
     /// exposed; `None` when memory is short.
     fn slab_page(&self, slab: u8) -> Option<NonNull<[u8]>>;
 
-    /// Takes a page of slab number `slab` back, none of whose objects is in use. Where readers may
-    /// still look at some, `callback`, which lies in the page, can wait for them.
-    ///
-    /// # Safety
-    /// 1. The page came from [`PageSource::slab_page`], and is given back once.
-    unsafe fn slab_page_back(&self, slab: u8, page: NonNull<u8>, callback: NonNull<Callback>);
+    /// Takes a page back that came from [`PageSource::slab_page`] for slab number `slab`.
+    fn slab_page_back(&self, slab: u8, page: SpentPage);
+
+    /// Whether the object at `at` lies in a page that slab number `slab` has from here.
+    fn has(&self, slab: u8, at: NonNull<u8>) -> bool;
 
     /// Whether an object asked for at `site` shall be refused, though there may be memory. Asked
     /// only where runs are checked, for tests.
@@ -180,7 +227,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
             size_of::<T>(),
             crate::machine::Kind::PlainWrite,
         );
-        if T::KEPT.is_empty() {
+        if T::KEPT.len() == 0 {
             // SAFETY: the slot is free, of a `T`'s size and alignment, and now the caller's.
             unsafe { object.write(value) };
         } else {
@@ -233,8 +280,8 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     ///
     /// # Safety
     /// 1. `object` came from this slab's [`Slab::alloc`] and is given back once.
-    /// 2. It is no longer used, except by readers that tolerate an overwritten
-    ///    [`SlabObject::LINK`].
+    /// 2. Nobody uses it any more, but for readers of what is kept ([`SlabObject::KEPT`]), and
+    ///    those whom overwriting its first 8 bytes cannot hurt.
     pub unsafe fn free(&self, object: NonNull<T>, pages: &impl PageSource) {
         // The object may have been found by a reference; the slot is the page's.
         let slot = with_exposed_provenance_mut::<u8>(object.addr().get());
@@ -256,7 +303,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         // SAFETY: 1: the CPU's own stack, and a task does not leave its CPU within this function.
         let stack = unsafe { self.cpus.this().stack.get_mut() };
         // SAFETY: 1: 1 and 2 of this function.
-        unsafe { stack.push::<T>(slot) };
+        unsafe { stack.push(slot) };
         if stack.len > 2 * BATCH {
             let left_over = self.share_some(stack);
             self.pages_back(left_over, pages);
@@ -266,20 +313,18 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     /// Gives the pages of a chain back. No lock of the slab is held.
     #[cold]
     fn pages_back(&self, mut left_over: Chain<T>, pages: &impl PageSource) {
-        while let Some((page, callback)) = left_over.next() {
-            // SAFETY: 1: all its slots were in its stack, and it is in no list any more.
-            unsafe { pages.slab_page_back(self.number, page, callback) };
+        while let Some(page) = left_over.next() {
+            pages.slab_page_back(self.number, page);
         }
     }
 
     /// Whether the slot is filled as [`Self::free`] leaves it, where the machine is checked. Of an
     /// object of few bytes that cannot be told: they may happen to be those.
     fn is_free(slot: *mut u8) -> bool {
-        let link = T::LINK..T::LINK + 8;
         let mut own = Self::OWN.into_iter().flatten();
         size_of::<T>() - T::KEPT.len() >= 16 + 8
             && own.all(|at| {
-                if link.contains(&at) {
+                if LINK.contains(&at) {
                     return true;
                 }
                 // SAFETY: within the slot.
@@ -299,11 +344,11 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     fn free_slot(&self, pages: &impl PageSource) -> Option<NonNull<u8>> {
         // SAFETY: 1: the CPU's own stack, and a task does not leave its CPU within this function.
         let stack = unsafe { self.cpus.this().stack.get_mut() };
-        if let Some(slot) = stack.pop::<T>() {
+        if let Some(slot) = stack.pop() {
             return Some(slot);
         }
         self.fill(stack, pages);
-        stack.pop::<T>()
+        stack.pop()
     }
 
     /// Puts some slots, if there are any, on this CPU's stack.
@@ -330,7 +375,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
                 break;
             };
             // SAFETY: 1: just taken out of its page.
-            unsafe { stack.push::<T>(slot.as_ptr()) };
+            unsafe { stack.push(slot.as_ptr()) };
         }
         stack.len > had
     }
@@ -378,7 +423,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     fn share_some(&self, stack: &mut Stack) -> Chain<T> {
         let mut shared = self.shared.lock();
         for _ in 0..BATCH {
-            if let Some(slot) = stack.pop::<T>() {
+            if let Some(slot) = stack.pop() {
                 // SAFETY: 1: just taken out of the other stack.
                 unsafe { shared.put::<M>(slot) };
             }

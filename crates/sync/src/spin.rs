@@ -106,13 +106,16 @@ impl<T, C: Class, M: Machine> SpinLock<T, C, M> {
         self.word.peek() != 0
     }
 
-    /// The data, without the access hook or the lock: for oracles at quiescence.
-    ///
-    /// # Safety
-    /// 1. Nobody holds the lock while the reference lives.
-    pub unsafe fn peek(&self) -> &T {
-        // SAFETY: 1 of this function.
-        unsafe { self.data.peek() }
+    /// The data, without the access hook: for oracles at quiescence, when nobody holds the lock.
+    /// It is taken all the same, by an exchange that no machine sees.
+    pub fn peek<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        if !self.word.peek_take() {
+            M::violation(format_args!("an oracle looks at what a held lock guards"));
+        }
+        // SAFETY: 1: the exchange found the lock free, so nobody writes until it is given back.
+        let result = look(unsafe { self.data.peek() });
+        self.word.peek_release();
+        result
     }
 
     fn id(&self) -> *const () {

@@ -22,7 +22,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom_machine::{Loom, check, play, spawn};
 use minflt_sync::slab::{BATCH, FOOT, Magazine, Pages, SlabObject};
-use minflt_sync::{Atomic, Callback, Ordering, PageSource, PerCpu, Slab};
+use minflt_sync::{Atomic, Ordering, PageSource, PerCpu, Slab, SpentPage};
 
 type M = Loom<true>;
 
@@ -30,8 +30,7 @@ type M = Loom<true>;
 #[repr(C)]
 struct Object([u64; 4]);
 
-// SAFETY: eight bytes at 0 may be overwritten; nothing is kept.
-unsafe impl SlabObject for Object {}
+impl SlabObject for Object {}
 
 const PAGE: usize = 512;
 const PAGES: usize = 16;
@@ -94,8 +93,8 @@ impl PageSource for Source {
         Some(NonNull::slice_from_raw_parts(page, PAGE))
     }
 
-    unsafe fn slab_page_back(&self, _slab: u8, page: NonNull<u8>, _callback: NonNull<Callback>) {
-        let at = (page.addr().get() - self.memory.base().addr().get()) / PAGE;
+    fn slab_page_back(&self, _slab: u8, page: SpentPage) {
+        let at = (page.base().addr().get() - self.memory.base().addr().get()) / PAGE;
         // Whoever had one of its slots gave it back before.
         for slot in &self.slots[at * SLOTS..(at + 1) * SLOTS] {
             write(slot);
@@ -103,6 +102,11 @@ impl PageSource for Source {
         write(&self.pages[at]);
         let before = self.free.or(1 << at, Ordering::Release);
         assert_eq!(before >> at & 1, 0, "page {at} is given back twice");
+    }
+
+    fn has(&self, _slab: u8, at: NonNull<u8>) -> bool {
+        let offset = at.addr().get() - self.memory.base().addr().get();
+        offset / PAGE < self.pages.len()
     }
 }
 

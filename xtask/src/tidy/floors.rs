@@ -58,12 +58,8 @@ const BESIDE: &[(&str, &[&str])] = &[
     ("space/look", &["space/tree", "space/vma"]),
     ("space/own_lock", &["space/vma"]),
     ("space/retire", &["space/vma"]),
-    ("space/tree", &["space/vma", "space/vma_ptr"]),
-    (
-        "space/vma_lock",
-        &["space/own_lock", "space/retire", "space/vma"],
-    ),
-    ("space/vma_ptr", &["space/vma"]),
+    ("space/tree", &["space/vma"]),
+    ("space/vma_lock", &["space/own_lock", "space/vma"]),
     (
         "pages/file",
         &["pages/interval", "pages/page", "pages/reserved"],

@@ -5,8 +5,8 @@ use crate::HostInstance;
 use core::ptr::NonNull;
 use minflt_sync::order::FilesLock;
 use minflt_sync::slab::Pages::{Leave, Stay};
-use minflt_sync::slab::{Magazine, PageSource, SlabObject};
-use minflt_sync::{Atomic, Callback, Instance, Ordering, Slab, SpinLock};
+use minflt_sync::slab::{Kept, Magazine, PageSource, SlabObject, SpentPage};
+use minflt_sync::{Atomic, Instance, Ordering, Slab, SpinLock};
 
 struct Object {
     /// Overwritten while free.
@@ -15,8 +15,7 @@ struct Object {
     check: u64,
 }
 
-// SAFETY: `_link` is 8 bytes at offset 0 or wherever the compiler put it; nobody reads a free one.
-unsafe impl SlabObject for Object {}
+impl SlabObject for Object {}
 
 /// Hands out pages from byte `1 << 20` of the machine's memory on.
 struct Pages<'a> {
@@ -38,13 +37,19 @@ impl PageSource for Pages<'_> {
         Some(NonNull::slice_from_raw_parts(NonNull::new(page)?, 4096))
     }
 
-    unsafe fn slab_page_back(&self, slab: u8, page: NonNull<u8>, callback: NonNull<Callback>) {
+    fn slab_page_back(&self, slab: u8, page: SpentPage) {
+        let (page, callback) = (page.base(), page.callback());
         assert_eq!(slab, 3);
         let first = self.at.ram().base.addr() + (1 << 20);
         let offset = page.addr().get() - first;
         assert!(offset.is_multiple_of(4096) && offset >> 12 < self.given.peek() as usize);
         assert_eq!(callback.addr().get() >> 12, page.addr().get() >> 12);
         self.back.add(1, Ordering::Relaxed);
+    }
+
+    fn has(&self, slab: u8, at: NonNull<u8>) -> bool {
+        let first = self.at.ram().base.addr() + (1 << 20);
+        slab == 3 && (at.addr().get() - first) >> 12 < self.given.peek() as usize
     }
 }
 
@@ -94,6 +99,45 @@ fn objects_have_one_owner_and_none_is_lost() {
     });
     // 40 in the list, and each CPU may keep some: far less than the 80,000 allocated.
     assert!(pages.given.peek() <= 4, "{} pages", pages.given.peek());
+}
+
+#[test]
+fn an_owned_object_is_taken_out_of_its_list_and_put_back() {
+    struct Number {
+        next: Option<minflt_sync::Owned<Self>>,
+        number: u64,
+    }
+    impl SlabObject for Number {}
+    let at = machine(1);
+    let slab: Slab<Number, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()), Leave);
+    let pages = Pages {
+        at: &at,
+        given: Atomic::new(0),
+        back: Atomic::new(0),
+        most: 1,
+    };
+    let _cpu = at.enter(0);
+    let mut list = None;
+    for number in 0..4 {
+        let next = list.take();
+        let new = slab.alloc_owned(Number { next, number }, &pages);
+        list = Some(new.ok().expect("one page is enough"));
+    }
+    let mut take = |wanted: u64| {
+        let taken =
+            minflt_sync::Owned::take_out(&mut list, |it| it.number == wanted, |it| &mut it.next);
+        taken.map(|it| {
+            let number = it.number;
+            slab.put_back(it, &pages);
+            number
+        })
+    };
+    let numbers = [2, 2, 0, 3, 7, 1, 1].map(&mut take);
+    assert_eq!(
+        numbers,
+        [Some(2), None, Some(0), Some(3), None, Some(1), None]
+    );
+    assert!(list.is_none() && slab.live() == 0);
 }
 
 #[test]
@@ -191,9 +235,9 @@ struct Lasting {
     also_own: u64,
 }
 
-// SAFETY: nobody reads a free one's link; zero is a value of `kept`, which is set atomically.
-unsafe impl SlabObject for Lasting {
-    const KEPT: core::ops::Range<usize> = 16..24;
+impl SlabObject for Lasting {
+    // SAFETY: 1: the field `kept`. 2: a word, which is set atomically.
+    const KEPT: Kept = unsafe { Kept::new(16, 24) };
 }
 
 #[test]

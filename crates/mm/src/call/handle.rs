@@ -5,6 +5,7 @@ use crate::call::brk::Heap;
 use crate::call::pin::Pins;
 use crate::fault::stack::DEFAULT_LIMIT;
 use crate::memory::commit::Sizes;
+use crate::memory::lifetime::SystemRef;
 use crate::memory::locks::Locks;
 use crate::memory::rss::Resident;
 use crate::mm::Mm;
@@ -81,7 +82,8 @@ impl<M: Mmu> Mm<M> {
         let root = Self::new_table(sys, M::Paging::levels() - 1).ok_or(NoMemory)?;
         let rss_slot = sys.rss_slots.take();
         let mm = Self {
-            system: sys,
+            // SAFETY: 1: allocated below, or given up.
+            system: unsafe { SystemRef::new(sys) },
             space: sys.new_space(),
             root,
             tree: Tree::new(),
@@ -182,12 +184,11 @@ impl<M: Mmu> Drop for MmHandle<'_, M> {
 /// 1. `arg` is an address space whose last handle was dropped. 2. It is called once.
 unsafe fn tear_down<M: Mmu>(arg: *const ()) {
     let mm = arg.cast::<Mm<M>>();
-    // SAFETY: 1 of this function.
-    let sys: *const System<M> = unsafe { (*mm).system };
+    // SAFETY: 1 of this function: live, until the free below.
+    let gone = unsafe { &*mm };
     // SAFETY: a system outlives its address spaces.
-    let sys = unsafe { &*sys };
-    // SAFETY: 1 of this function.
-    unsafe { &*mm }.exit();
+    let sys: &System<M> = unsafe { &*core::ptr::from_ref(gone.system()) };
+    gone.exit();
     sys.spaces.sub(1, Ordering::Relaxed);
     if let Some(mm) = NonNull::new(mm.cast_mut()) {
         // SAFETY: 1, 2: allocated by `create`; 1, 2 of this function.

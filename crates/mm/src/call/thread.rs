@@ -10,7 +10,6 @@ pub use copy::{CopyError, CopyStop};
 
 use crate::base::config::NegativeControl;
 use crate::base::event::Event;
-use crate::entry::shootdown::this_cpu;
 use crate::entry::translation;
 use crate::fault::{FaultOutcome, Signal};
 use crate::memory::rss::Share;
@@ -19,7 +18,7 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{Access, Exchange, Hardware, Leaf, Mmu, Paging, Pte, Translation, with_bits};
-use minflt_sync::Cost;
+use minflt_sync::{Cost, this_cpu};
 
 /// Accesses are of words of 2^this bytes.
 const WORD_SHIFT: u32 = 3;

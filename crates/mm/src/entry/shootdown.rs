@@ -55,7 +55,7 @@ use minflt_pgtable::Mmu;
 use minflt_pgtable::Paging;
 use minflt_sync::lockdep::waits_for_cpus;
 use minflt_sync::order::ShootdownLock;
-use minflt_sync::{Atomic, Cost, CpuMask, Instance, Ordering, SpinLock};
+use minflt_sync::{Atomic, Cost, CpuMask, Instance, Ordering, SpinLock, this_cpu};
 
 const RANGES: usize = 4;
 
@@ -190,13 +190,6 @@ fn ask<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange, me: u32, others: &
     );
 }
 
-/// The CPU that the caller runs on.
-#[inline(always)]
-pub(crate) fn this_cpu<M: Mmu>() -> u32 {
-    // SAFETY: duty 1 of `Machine`: the context is the caller's own, and lives as long as it runs.
-    unsafe { &*M::cx() }.cpu.get()
-}
-
 impl<M: Mmu> Mm<M> {
     /// The calling CPU is about to walk the tables as its hardware does: it joins the CPU mask, if
     /// it has left it or was never there.
@@ -236,8 +229,7 @@ impl<M: Mmu> Mm<M> {
 
     fn leave(&self) {
         let sys = self.system();
-        // SAFETY: duty 1 of `Machine`.
-        self.cpus.remove(unsafe { &*M::cx() }.cpu.get());
+        self.cpus.remove(this_cpu::<M>());
         let loaded = &sys.cpus.this().loaded;
         if loaded.get() == self.space.0 {
             loaded.set(0);
@@ -275,7 +267,7 @@ impl<M: Mmu> Mm<M> {
 /// # Safety
 /// 1. `arg` is the system.
 pub(crate) unsafe fn handle<M: Mmu>(arg: *const ()) {
-    // SAFETY: 1 of this function.
+    // SAFETY: 1 of this function: boot hands it over, and takes the handler back first.
     let sys = unsafe { &*arg.cast::<System<M>>() };
     sys.answer_grace_period();
     let posted = {

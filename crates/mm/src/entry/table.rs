@@ -168,7 +168,7 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1, 2: 1 of this function, but for the walkers that this is to show.
             return unsafe { free_table::<M>(core::ptr::from_ref(self).cast(), callback) };
         }
-        // SAFETY: 1, 2: 1 of this function. 3: the function finds the frame from its callback.
+        // SAFETY: 1, 2: unlinked and retired once, by 1. 3: the frame is found from its callback.
         unsafe { self.retire(callback, free_table::<M>) };
     }
 
@@ -196,7 +196,7 @@ pub(crate) fn is_table<M: Mmu>(sys: &System<M>, pfn: Pfn) {
 /// # Safety
 /// 1. `sys` is the system. 2. The callback is a retired table's.
 unsafe fn free_table<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
-    // SAFETY: 1 of this function.
+    // SAFETY: 1 of this function: a system outlives what it has queued.
     let sys = unsafe { &*sys.cast::<System<M>>() };
     let pfn = sys.frames.table.of_callback(callback);
     if M::CHECKED {
@@ -224,7 +224,7 @@ unsafe fn poison<M: Mmu>(sys: &System<M>, pfn: Pfn) {
         0 => Pte::page(nowhere, Grant::Write),
         _ => Pte::table(nowhere, level),
     };
-    // SAFETY: 1: 1 of this function.
+    // SAFETY: 1: they hold a table until it is put back, by 1 of this function.
     let table = unsafe { Table::<M>::at(&sys.at, pfn, level) };
     for index in 0..entries_of::<M::Paging>(level) as usize {
         table.entry(index).clear(trap);

@@ -25,16 +25,16 @@ use crate::entry::slot::Lost;
 use crate::entry::table;
 use crate::memory::frame::Use;
 use crate::memory::rss::Moment;
-use crate::pages::file::{NotRead, PageCache, Sought};
+use crate::pages::file::{FileRef, NotRead, PageCache, Sought};
 use crate::pages::page::{Locked, Page};
+use core::mem::ManuallyDrop;
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte, with_bits};
 use minflt_sync::Ordering;
 
 /// A page that has to be read in. Whoever wants it holds the file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Wanted {
-    /// The address of its cache, held since it was wanted.
-    cache: u64,
+pub(super) struct Wanted<M: Mmu> {
+    /// Its file, held since it was wanted until [`Fault::page_in`].
+    file: ManuallyDrop<FileRef<M>>,
     index: u64,
     flags: VmaFlags,
 }
@@ -113,9 +113,8 @@ impl<M: Mmu> Fault<'_, M> {
             Sought::Beyond => Err(Stop::Signal(Signal::Bus)),
             Sought::Absent => {
                 // The mapping may go while it is waited for.
-                cache.hold();
                 self.wanted.set(Some(Wanted {
-                    cache: cache.address(),
+                    file: ManuallyDrop::new(cache.keep()),
                     index,
                     flags: stable.view.flags,
                 }));
@@ -136,11 +135,9 @@ impl<M: Mmu> Fault<'_, M> {
         let Some(wanted) = self.wanted.take() else {
             return Ok(());
         };
-        let Some(held) = PageCache::<M>::held_at(wanted.cache) else {
-            return Ok(());
-        };
-        let read = held.cache().read_in(wanted.index, wanted.flags);
-        drop(held);
+        let file = ManuallyDrop::into_inner(wanted.file);
+        let read = file.read_in(wanted.index, wanted.flags);
+        drop(file);
         let sys = self.mm.system();
         read.map_err(|why| match why {
             NotRead::Failed => {

@@ -125,7 +125,7 @@ impl<M: Mmu> Fault<'_, M> {
             if place.level == HugeSize::Large.level() + 1
                 && size == HugeSize::Large
                 && stable
-                    .mm
+                    .tables()
                     .share_table(stable.vma, &stable.view, cache, (&place, self.addr))
             {
                 continue;

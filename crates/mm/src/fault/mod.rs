@@ -79,7 +79,7 @@ pub(crate) struct Fault<'m, M: Mmu> {
     /// The descriptors of the pages around were asked for.
     asked: Cell<bool>,
     /// What has to be read in, if anything.
-    wanted: Cell<Option<Wanted>>,
+    wanted: Cell<Option<Wanted<M>>>,
     /// What has to be read from a swap device, or waited for.
     away: Cell<Option<Away>>,
     /// What was read from there.

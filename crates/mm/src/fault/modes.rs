@@ -4,7 +4,7 @@
 //! The guard stays with the function that took it. A guard passed by value is copied in pieces of
 //! other sizes than it was stored in, and the processor stalls until those stores reach its cache.
 
-use super::stabilise::{Early, LockedVma, Stable};
+use super::stabilise::{Early, Stable, lock_vma};
 use super::{Fault, Kind, Stop};
 use crate::base::config::{LockMode, Prefetch};
 use crate::base::event::Event;
@@ -42,7 +42,7 @@ impl<M: Mmu> Fault<'_, M> {
         let mut early = Early::default();
         let section = self.mm.system().grace_read();
         let locked = loop {
-            match LockedVma::at(&section, self.mm, self.addr, &mut early) {
+            match lock_vma(&section, self.mm, self.addr, &mut early) {
                 Ok(locked) => break locked,
                 // Taken out meanwhile: the tree no longer has it.
                 Err(Refused::Detached) => self.mm.system().count(Event::VmaLockMiss),
@@ -50,7 +50,7 @@ impl<M: Mmu> Fault<'_, M> {
             }
         };
         drop(section);
-        let stable = Stable::locked(&locked, &early, self.mm, self.addr)?;
+        let stable = Stable::locked(&locked, &early, self.addr)?;
         let kind = self.finish_held(self.in_order(&stable))?;
         drop(locked);
         Ok(self.finish(kind))

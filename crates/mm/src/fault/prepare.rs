@@ -10,21 +10,10 @@ use super::{Fault, Stop, Why};
 use crate::base::config::{NegativeControl, Prefetch, Protocol};
 use crate::base::error::NoMemory;
 use crate::base::policy::{Policy, PolicyMode};
-use crate::entry::walk::Tables;
 use crate::memory::frame::{Frame, Use};
 use minflt_addr::Pfn;
 use minflt_pgtable::{Access, BeforeInstall, Leaf, Mmu, Paging, Walk};
 use minflt_sync::{Cost, Ordering};
-
-impl<M: Mmu> Stable<'_, M> {
-    /// The page tables, which the lock held keeps from being freed.
-    #[inline(always)]
-    pub(super) const fn tables(&self) -> Tables<'_, M> {
-        // SAFETY: 1: by `mmap_lock` or the VMA's lock no table below the VMA is freed; in a read
-        // section freed ones wait for its end.
-        unsafe { Tables::kept(self.mm) }
-    }
-}
 
 impl<M: Mmu> Fault<'_, M> {
     /// The VMA has an anon_vma after this.
@@ -45,12 +34,13 @@ impl<M: Mmu> Fault<'_, M> {
                     .system()
                     .lacks(NegativeControl::MmapLockUnderVmaLock) =>
             {
-                let _held = self.mm.mmap_lock.read();
-                self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom)
+                let guard = self.mm.mmap_lock.read();
+                let held = self.mm.held(&guard);
+                held.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom)
             }
             Can::GrowTables if self.mm.system().lacks(NegativeControl::AnonVmaBeforeLock) => Ok(()),
             Can::GrowTables => Err(Why::NeedsMmapLock.into()),
-            Can::Grow => self.mm.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom),
+            Can::Grow => stable.prepare_anon_vma(),
         }
     }
 

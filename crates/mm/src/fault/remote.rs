@@ -267,8 +267,7 @@ impl<M: Mmu> Fault<'_, M> {
 
     /// A page of its own needs an anon_vma; zeros do not.
     pub(super) fn prepare_own(&self, stable: &Stable<'_, M>) -> Result<(), Stop> {
-        let prepared = self.mm.prepare_anon_vma_once(stable.vma);
-        prepared.map_err(|_| Stop::Oom)
+        stable.prepare_anon_vma_once()
     }
 
     fn bring_zeros(

@@ -12,10 +12,12 @@ use super::{Signal, Stop, Why};
 use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::config::NegativeControl;
 use crate::entry::slot::{Hold, Slot};
+use crate::entry::walk::Tables;
 use crate::memory::lifetime::Grace;
 use crate::mm::Mm;
+use crate::space::look::Held;
 use crate::space::vma::Vma;
-use crate::space::vma_lock::VmaGuard;
+use crate::space::vma_lock::LockedVma;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Access, Leaf, Mmu};
 use minflt_sync::order::MmapLock;
@@ -24,18 +26,18 @@ use minflt_sync::{Ordering, ReadGuard, Refused, Seq};
 /// What a lock mode proved, valid as long as the guard that it borrows from. The guard stays with
 /// the function that took it ([`super::modes`] says why).
 pub(super) struct Stable<'h, M: Mmu> {
-    pub(super) mm: &'h Mm<M>,
+    /// The tables below the VMA.
+    tables: Tables<'h, M>,
     pub(super) vma: &'h Vma<M>,
     /// The attributes, read once.
     pub(super) view: VmaView,
-    by: By,
+    by: By<'h, M>,
 }
 
-/// The lock held.
-#[derive(Clone, Copy)]
-enum By {
+/// Under what.
+enum By<'h, M: Mmu> {
     /// `mmap_lock` for reading.
-    MmapLock,
+    MmapLock(Held<'h, M>),
     /// The VMA's lock for reading.
     VmaLock,
     /// A read section, and the sequence count sampled in it.
@@ -84,32 +86,26 @@ const NOT_SPECULATED: VmaFlags = VmaFlags::GROWS_DOWN
     .with(VmaFlags::UFFD_WP)
     .with(VmaFlags::HUGETLB);
 
-/// A VMA that a fault has read-locked, until the guard is dropped.
-pub(super) struct LockedVma<'h, M: Mmu> {
-    vma: &'h Vma<M>,
-    guard: VmaGuard<'h, M>,
-}
-
 impl<'h, M: Mmu> Stable<'h, M> {
     /// What `mmap_lock` proves of the VMA at `addr`.
     #[inline(always)]
     pub(super) fn under(
-        _guard: &'h ReadGuard<'_, MmapLock, M>,
+        guard: &'h ReadGuard<'_, MmapLock, M>,
         mm: &'h Mm<M>,
         addr: VirtAddr,
     ) -> Result<Self, Stop> {
-        // SAFETY: 1: under `mmap_lock`, for as long as the guard.
-        let vma = unsafe { mm.tree.at_or_before(addr) };
+        let held = mm.held(guard);
+        let vma = held.at_or_before(addr);
         let vma = vma.ok_or(Stop::Signal(Signal::MapErr))?;
         let view = vma.view();
         if !view.range.contains(addr) {
             return Err(Stop::Signal(Signal::MapErr));
         }
         Ok(Self {
-            mm,
+            tables: held.tables(),
             vma,
             view,
-            by: By::MmapLock,
+            by: By::MmapLock(held),
         })
     }
 
@@ -119,12 +115,12 @@ impl<'h, M: Mmu> Stable<'h, M> {
     /// Linux: the entry checks of handle_speculative_fault (v6 to v11 of the series).
     #[inline(always)]
     pub(super) fn sampled(
-        _section: &'h Grace<'_, M>,
+        section: &'h Grace<'_, M>,
         mm: &'h Mm<M>,
         addr: VirtAddr,
     ) -> Result<Self, Why> {
-        // SAFETY: 1: within the read section.
-        let vma = unsafe { mm.tree.at_or_before(addr) }.ok_or(Why::VmaChanged)?;
+        let seen = mm.seen_at_or_before(section, addr);
+        let vma = seen.ok_or(Why::VmaChanged)?.whole();
         let seq = vma.seq.begin().ok_or(Why::VmaChanged)?;
         let view = vma.view();
         if !view.range.contains(addr) {
@@ -134,7 +130,7 @@ impl<'h, M: Mmu> Stable<'h, M> {
             return Err(Why::NotSupported);
         }
         Ok(Self {
-            mm,
+            tables: mm.seen_tables(section),
             vma,
             view,
             by: By::Sample(seq),
@@ -146,15 +142,14 @@ impl<'h, M: Mmu> Stable<'h, M> {
     pub(super) fn locked(
         locked: &'h LockedVma<'_, M>,
         early: &Early,
-        mm: &'h Mm<M>,
         addr: VirtAddr,
     ) -> Result<Self, Why> {
         // Only now: under the lock, and of a VMA that is this address space's.
-        let vma = locked.vma;
+        let vma = locked.vma();
         let view = vma.view();
         let here = early.here.unwrap_or_else(|| view.range.contains(addr));
         // ORDERING: Acquire; pairs with [vma-anon-vma].
-        let counted = !matches!(locked.guard, VmaGuard::Rwsem { .. });
+        let counted = !locked.by_semaphore();
         let now = || counted || vma.anon_vma.load(Ordering::Acquire) != 0;
         let anon = early.anon.unwrap_or_else(now);
         // A file's page needs an anon_vma only to be copied.
@@ -162,7 +157,7 @@ impl<'h, M: Mmu> Stable<'h, M> {
             return Err(Why::VmaLocked);
         }
         Ok(Self {
-            mm,
+            tables: locked.tables(),
             vma,
             view,
             by: By::VmaLock,
@@ -184,16 +179,43 @@ impl<'h, M: Mmu> Stable<'h, M> {
     #[inline(always)]
     pub(super) const fn can(&self) -> Can {
         match self.by {
-            By::MmapLock => Can::Grow,
+            By::MmapLock(_) => Can::Grow,
             By::VmaLock => Can::GrowTables,
             By::Sample(_) => Can::Look,
+        }
+    }
+
+    /// The tables, which what it is under keeps.
+    #[inline(always)]
+    pub(super) const fn tables(&self) -> Tables<'_, M> {
+        self.tables
+    }
+
+    /// The VMA has an anon_vma after this. Its own lock does not suffice to give it one.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    #[inline(always)]
+    pub(super) fn prepare_anon_vma(&self) -> Result<(), Stop> {
+        match self.by {
+            By::MmapLock(held) => held.prepare_anon_vma(self.vma).map_err(|_| Stop::Oom),
+            By::VmaLock | By::Sample(_) => Err(Why::NeedsMmapLock.into()),
+        }
+    }
+
+    /// The same where it may have one.
+    pub(super) fn prepare_anon_vma_once(&self) -> Result<(), Stop> {
+        // ORDERING: Acquire; pairs with [vma-anon-vma].
+        match self.vma.anon_vma.load(Ordering::Acquire) {
+            0 => self.prepare_anon_vma(),
+            _ => Ok(()),
         }
     }
 
     #[inline(always)]
     fn hold(&self) -> Hold<'_, M> {
         match self.by {
-            By::MmapLock | By::VmaLock => Hold::Kept,
+            By::MmapLock(_) | By::VmaLock => Hold::Kept,
             By::Sample(seq) => Hold::Sampled(&self.vma.seq, seq),
         }
     }
@@ -201,44 +223,37 @@ impl<'h, M: Mmu> Stable<'h, M> {
     /// Opens the slot of `leaf`.
     #[inline(always)]
     pub(super) fn open<'s>(&'s self, leaf: Leaf<'s, M>) -> Result<Slot<'s, M>, Why> {
-        Slot::open(self.mm, leaf, self.hold())
+        Slot::open(self.tables.mm(), leaf, self.hold())
     }
 
     /// Opens the slot of `leaf` under the lock that a zap takes, whatever the protocol.
     #[inline(always)]
     pub(super) fn open_locked<'s>(&'s self, leaf: Leaf<'s, M>) -> Result<Slot<'s, M>, Why> {
-        Slot::open_locked(self.mm, leaf, self.hold())
+        Slot::open_locked(self.tables.mm(), leaf, self.hold())
     }
 }
 
-impl<'h, M: Mmu> LockedVma<'h, M> {
-    /// The VMA at `addr`, read-locked. On any conflict the fault falls back to `mmap_lock`, except
-    /// that a VMA which was removed meanwhile is looked up again.
-    ///
-    /// Linux: lock_vma_under_rcu (v6.4 and v6.15).
-    #[inline(always)]
-    pub(super) fn at(
-        _section: &Grace<'_, M>,
-        mm: &'h Mm<M>,
-        addr: VirtAddr,
-        early: &mut Early,
-    ) -> Result<Self, Refused> {
-        let sys = mm.system();
-        let by = sys
-            .config
-            .fallback_order
-            .vma_lock()
-            .ok_or(Refused::Locked)?;
-        // SAFETY: 1: within the read section.
-        let vma = unsafe { mm.tree.ptr_at_or_before(addr) }.ok_or(Refused::Locked)?;
-        if let Some(broken) = sys.switched_off() {
-            // SAFETY: memory of a VMA, within the read section.
-            *early = Early::look(unsafe { vma.as_ref() }, addr, broken);
-        }
-        // SAFETY: 1: within the read section.
-        let guard = unsafe { Vma::try_read_lock(vma, by, mm) }?;
-        // SAFETY: under its lock, which keeps it what it is.
-        let vma = unsafe { vma.as_ref() };
-        Ok(Self { vma, guard })
+/// The VMA at `addr`, its lock had for reading. Whatever is in the way is left to `mmap_lock`, but
+/// for a VMA that was taken out meanwhile, which is looked up again.
+///
+/// Linux: lock_vma_under_rcu (v6.4 and v6.15).
+#[inline(always)]
+pub(super) fn lock_vma<'h, M: Mmu>(
+    section: &Grace<'_, M>,
+    mm: &'h Mm<M>,
+    addr: VirtAddr,
+    early: &mut Early,
+) -> Result<LockedVma<'h, M>, Refused> {
+    let sys = mm.system();
+    let by = sys
+        .config
+        .fallback_order
+        .vma_lock()
+        .ok_or(Refused::Locked)?;
+    let seen = mm.seen_at_or_before(section, addr);
+    let seen = seen.ok_or(Refused::Locked)?;
+    if let Some(broken) = sys.switched_off() {
+        *early = Early::look(seen.whole(), addr, broken);
     }
+    seen.try_read_lock(by, mm)
 }

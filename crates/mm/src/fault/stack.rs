@@ -128,7 +128,7 @@ impl<M: Mmu> Mm<M> {
         if at < Self::user_range().start() || crowds(held, vma, at) {
             return Err(NotGrown);
         }
-        self.prepare_anon_vma_once(vma)?;
+        held.prepare_anon_vma_once(vma)?;
         let _section = writers.map(|writers| writers.begin(vma));
         let view = vma.view();
         let grow = (view.range.start().0 - at.0) >> M::Paging::shift();

@@ -126,7 +126,7 @@ impl<M: Mmu> Fault<'_, M> {
             return Err(NotFilled::Gone);
         }
         // Linux: find_vma_and_prepare_anon; for zeros, too.
-        let anon = self.mm.prepare_anon_vma_once(stable.vma);
+        let anon = stable.prepare_anon_vma_once();
         anon.map_err(|_| NotFilled::NoMemory)?;
         let filled = match fill {
             Fill::Zeros => self.fill_zeros(&stable),

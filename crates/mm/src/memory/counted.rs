@@ -42,8 +42,7 @@ pub(crate) struct Counted<T: InSlab<M>, M: Mmu> {
     object: T,
 }
 
-// SAFETY: the free link overwrites `refs`, which is never read without a reference.
-unsafe impl<T: InSlab<M>, M: Mmu> SlabObject for Counted<T, M> {}
+impl<T: InSlab<M>, M: Mmu> SlabObject for Counted<T, M> {}
 
 impl<T: InSlab<M>, M: Mmu> Deref for Counted<T, M> {
     type Target = T;

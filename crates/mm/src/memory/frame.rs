@@ -18,7 +18,7 @@ pub(crate) use table::FrameTable;
 use crate::base::policy::MAX_NODES;
 use core::fmt;
 use minflt_pgtable::{Mmu, PtLock};
-use minflt_sync::{Atomic, Callback, Ordering, Plain};
+use minflt_sync::{Atomic, Callback, Ordering, PlainWord};
 
 /// What a frame is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,7 +100,7 @@ pub struct Frame<M: Mmu> {
     /// For a table of leaf entries the number of its file faults, for fault-around.
     pub(crate) index: Atomic<u64, M>,
     /// Neighbours in a free list. Guarded by: the zone's lock, or for huge pages `HugetlbLock`.
-    pub(crate) links: Plain<Links, M>,
+    links: PlainWord<u64, M>,
     /// Guards the entries, if this is a table and each has a lock of its own.
     pub(crate) table_lock: PtLock<M>,
     /// Level of the table, which says how many frames it has. Immutable while a table. For
@@ -116,6 +116,40 @@ pub struct Frame<M: Mmu> {
 pub(crate) struct Links {
     pub(crate) next: u32,
     pub(crate) prev: u32,
+}
+
+impl Links {
+    const fn of(word: u64) -> Self {
+        Self {
+            next: word as u32,
+            prev: (word >> 32) as u32,
+        }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.next) | u64::from(self.prev) << 32
+    }
+}
+
+impl<M: Mmu> Frame<M> {
+    /// Its neighbours.
+    pub(crate) fn links(&self) -> Links {
+        Links::of(self.links.get())
+    }
+
+    /// Changes them.
+    pub(crate) fn link(&self, change: impl FnOnce(&mut Links)) {
+        self.links.update(|word| {
+            let mut links = Links::of(word);
+            change(&mut links);
+            links.word()
+        });
+    }
+
+    /// The next one, for oracles at quiescence.
+    pub(crate) fn peek_next(&self) -> u32 {
+        Links::of(self.links.peek()).next
+    }
 }
 
 impl<M: Mmu> Frame<M> {

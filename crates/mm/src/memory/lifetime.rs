@@ -29,7 +29,8 @@ use core::ptr::NonNull;
 use minflt_addr::Pfn;
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::callback::Run;
-use minflt_sync::{Callback, RcuGuard, SrcuGuard};
+use minflt_sync::slab::SlabObject;
+use minflt_sync::{Callback, RcuGuard, Slab, SpentPage, SrcuGuard};
 
 /// A read section of the configured reclamation scheme's domain: VMAs, records, tree nodes and
 /// tables found within stay memory of their kind until it is dropped.
@@ -96,7 +97,7 @@ impl<M: Mmu> System<M> {
             Reclamation::Immediate => 0,
             // SAFETY: 1: every function queued here expects the system.
             Reclamation::Srcu => unsafe { self.srcu.poll(arg) },
-            // SAFETY: 1: as above.
+            // SAFETY: 1: every function queued here expects the system.
             Reclamation::Rcu | Reclamation::TypeStable => unsafe { self.rcu.poll(&self.at, arg) },
         };
         if ran > 0 {
@@ -149,7 +150,7 @@ impl<M: Mmu> System<M> {
         let arg = core::ptr::from_ref(self).cast();
         // SAFETY: 1: every function queued here expects the system.
         let ran = unsafe { self.srcu.drain(arg) };
-        // SAFETY: 1: as above.
+        // SAFETY: 1: every function queued here expects the system.
         ran + unsafe { self.rcu.drain(&self.at, arg) }
     }
 
@@ -163,29 +164,28 @@ impl<M: Mmu> System<M> {
     /// scheme.
     ///
     /// Linux: `SLAB_TYPESAFE_BY_RCU`.
-    ///
-    /// # Safety
-    /// 1. No slab has the page any more, which is retired once.
-    /// 2. The callback lies in it.
-    pub(crate) unsafe fn retire_slab_page(
-        &self,
-        of_vmas: bool,
-        page: NonNull<u8>,
-        callback: NonNull<Callback>,
-    ) {
+    pub(crate) fn retire_slab_page(&self, of_vmas: bool, page: &SpentPage) {
         if of_vmas && self.config.reclamation == Reclamation::TypeStable {
-            // SAFETY: 1, 2: 1 of this function. 3: 2 of this function.
-            unsafe { self.retire(callback, free_slab_page::<M>) };
+            // SAFETY: 1: no slab has the page any more, which `SpentPage` says. 2: it is made once
+            // for each page that a slab gives back. 3: the callback lies in the page.
+            unsafe { self.retire(page.callback(), free_slab_page::<M>) };
         } else {
-            self.frames.put(self.frame_at(page));
+            self.put_frame_at(page.base());
+        }
+    }
+
+    fn put_frame_at(&self, at: NonNull<u8>) {
+        if let Some(pfn) = self.frame_at(at) {
+            self.frames.put(pfn);
         }
     }
 
     /// The frame that a host address lies in.
-    fn frame_at(&self, at: NonNull<u8>) -> Pfn {
+    pub(crate) fn frame_at(&self, at: NonNull<u8>) -> Option<Pfn> {
         let first = self.frames.table.first();
-        let bytes = at.addr().get() - M::frame_ptr(&self.at, first).addr();
-        Pfn(first.0 + (bytes as u64 >> M::Paging::shift()))
+        let base = M::frame_ptr(&self.at, first).addr();
+        let frame = at.addr().get().checked_sub(base)? as u64 >> M::Paging::shift();
+        (frame < self.frames.table.len()).then_some(Pfn(first.0 + frame))
     }
 
     /// # Safety
@@ -217,13 +217,87 @@ const fn enough<M: Mmu>() -> u64 {
     if M::CHECKED { 1 } else { 16 }
 }
 
+/// The system of an object that lies in its memory.
+pub(crate) struct SystemRef<M: Mmu> {
+    system: *const System<M>,
+}
+
+// SAFETY: a `System` is made to be shared by threads.
+unsafe impl<M: Mmu> Send for SystemRef<M> {}
+// SAFETY: as above.
+unsafe impl<M: Mmu> Sync for SystemRef<M> {}
+
+impl<M: Mmu> SystemRef<M> {
+    /// # Safety
+    /// 1. What has this is allocated from a slab of the system, or dropped, before this is used:
+    ///    then it goes no later than the system does.
+    pub(crate) const unsafe fn new(system: &System<M>) -> Self {
+        Self { system }
+    }
+
+    /// The system.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> &System<M> {
+        // What was freed names another, or none: for controls, which come to such.
+        if M::CHECKED && self.system.is_null() {
+            M::violation(format_args!("use of an object that was freed"));
+        }
+        // SAFETY: 1 of `new`: this lies in the system's memory.
+        unsafe { &*self.system }
+    }
+}
+
+/// What is freed by the configured lifetime: an object of a slab that has a callback in it.
+///
+/// # Safety
+/// 1. At the offset `CALLBACK` lies a [`Callback`], which is for this only.
+pub(crate) unsafe trait Reclaimed<M: Mmu>: SlabObject {
+    /// Offset of the callback.
+    const CALLBACK: usize;
+
+    /// The slab that they are in.
+    fn slab(sys: &System<M>) -> &Slab<Self, M>;
+
+    /// Frees what goes with it. Nobody has it any more.
+    fn dying(&self, sys: &System<M>) {
+        let _ = sys;
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// Frees an unlinked object by the configured lifetime.
+    ///
+    /// # Safety
+    /// 1. It came from its slab of this system, and is unlinked.
+    /// 2. It is retired once.
+    pub(crate) unsafe fn retire_object<T: Reclaimed<M>>(&self, object: NonNull<T>) {
+        // SAFETY: 1: a live object, and the callback's offset is what its type says.
+        let callback = unsafe { embedded(object, T::CALLBACK) };
+        // SAFETY: 1, 2: 1 and 2 of this function. 3: the function finds the object from it.
+        unsafe { self.retire(callback, free_object::<T, M>) };
+    }
+}
+
+/// # Safety
+/// 1. `sys` is the system. 2. The callback is a retired `T`'s.
+unsafe fn free_object<T: Reclaimed<M>, M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
+    // SAFETY: 1 of this function: a system outlives what it has queued.
+    let sys = unsafe { &*sys.cast::<System<M>>() };
+    // SAFETY: 1: 2 of this function.
+    let object = unsafe { owner::<T>(callback, T::CALLBACK) };
+    // SAFETY: the grace period is over, so nobody else has it any more.
+    unsafe { object.as_ref() }.dying(sys);
+    // SAFETY: 1: it was retired once. 2: as above.
+    unsafe { T::slab(sys).free(object, sys) };
+}
+
 /// The callback that is embedded in an object, `offset` bytes into it. By a pointer to the whole of
 /// it and through no reference to the field: the object is found again from what this returns.
 ///
 /// # Safety
 /// 1. The object is live, and has a callback at that offset.
-pub(crate) unsafe fn embedded<T>(object: NonNull<T>, offset: usize) -> NonNull<Callback> {
-    // SAFETY: 1 of this function.
+unsafe fn embedded<T>(object: NonNull<T>, offset: usize) -> NonNull<Callback> {
+    // SAFETY: within the object, which is live, by 1 of this function.
     unsafe { object.byte_add(offset) }.cast()
 }
 
@@ -231,7 +305,7 @@ pub(crate) unsafe fn embedded<T>(object: NonNull<T>, offset: usize) -> NonNull<C
 ///
 /// # Safety
 /// 1. The callback is embedded in a `T` at that offset, and was found by [`embedded`].
-pub(crate) unsafe fn owner<T>(callback: NonNull<Callback>, offset: usize) -> NonNull<T> {
+unsafe fn owner<T>(callback: NonNull<Callback>, offset: usize) -> NonNull<T> {
     // SAFETY: 1 of this function; the pointer was made by `embedded`, and is one to all of it.
     unsafe { callback.byte_sub(offset) }.cast()
 }
@@ -239,9 +313,9 @@ pub(crate) unsafe fn owner<T>(callback: NonNull<Callback>, offset: usize) -> Non
 /// # Safety
 /// 1. `sys` is the system. 2. The callback lies in a retired page of a slab.
 unsafe fn free_slab_page<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
-    // SAFETY: 1 of this function.
+    // SAFETY: 1 of this function: a system outlives what it has queued.
     let sys = unsafe { &*sys.cast::<System<M>>() };
-    sys.frames.put(sys.frame_at(callback.cast()));
+    sys.put_frame_at(callback.cast());
 }
 
 /// Runs a call's body as the kernel does: charged, and with deferred work at its end.

@@ -5,7 +5,7 @@ use crate::system::{System, VMAS};
 use core::panic::Location;
 use core::ptr::NonNull;
 use minflt_pgtable::{Mmu, Paging};
-use minflt_sync::{Callback, Ordering, PageSource};
+use minflt_sync::{Ordering, PageSource, SpentPage};
 
 impl<M: Mmu> PageSource for System<M> {
     fn refuses(&self, site: &'static Location<'static>) -> bool {
@@ -25,8 +25,14 @@ impl<M: Mmu> PageSource for System<M> {
         ))
     }
 
-    unsafe fn slab_page_back(&self, slab: u8, page: NonNull<u8>, callback: NonNull<Callback>) {
-        // SAFETY: 1, 2: 1 of this function.
-        unsafe { self.retire_slab_page(slab == VMAS, page, callback) };
+    fn slab_page_back(&self, slab: u8, page: SpentPage) {
+        self.retire_slab_page(slab == VMAS, &page);
+    }
+
+    fn has(&self, slab: u8, at: NonNull<u8>) -> bool {
+        self.frame_at(at).is_some_and(|pfn| {
+            let frame = self.frames.get(pfn);
+            frame.used_as() == Use::Slab && frame.index.peek() == u64::from(slab)
+        })
     }
 }

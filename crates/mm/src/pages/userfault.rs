@@ -22,13 +22,13 @@
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::mm::Mm;
-use core::ptr::NonNull;
+use core::iter::successors;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Mmu};
 use minflt_sync::lockdep::might_sleep;
 use minflt_sync::order::WaitLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Atomic, Ordering, SpinLock, TaskId};
+use minflt_sync::{Atomic, Ordering, Owned, SpinLock, TaskId, this_task};
 
 /// Whether a page is write-protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,7 +87,7 @@ const MOST: u64 = 1024;
 /// A userfaultfd that has not ended.
 #[derive(Debug)]
 pub(crate) struct Context {
-    next: Option<NonNull<Self>>,
+    next: Option<Owned<Self>>,
     number: u16,
     faults: UffdFaults,
 }
@@ -95,7 +95,7 @@ pub(crate) struct Context {
 /// A place in the queue. Guarded by: the queue's lock.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    next: Option<NonNull<Self>>,
+    next: Option<Owned<Self>>,
     task: TaskId,
     /// Whose.
     number: u16,
@@ -120,19 +120,15 @@ enum State {
     Woken,
 }
 
-// SAFETY: nobody reads a freed one.
-unsafe impl SlabObject for Context {}
-// SAFETY: nobody reads a freed one.
-unsafe impl SlabObject for Waiter {}
-// SAFETY: the lists are reached under their lock only.
-unsafe impl Send for Queue {}
+impl SlabObject for Context {}
+impl SlabObject for Waiter {}
 
 /// Guarded by: the lock around it.
 #[derive(Debug)]
 struct Queue {
-    contexts: Option<NonNull<Context>>,
+    contexts: Option<Owned<Context>>,
     /// The newest first.
-    waiters: Option<NonNull<Waiter>>,
+    waiters: Option<Owned<Waiter>>,
     last_number: u16,
 }
 
@@ -163,16 +159,9 @@ impl Queue {
 
     /// How faults are reported by the userfaultfd of this number, if there is one.
     fn faults_of(&self, number: u16) -> Option<UffdFaults> {
-        let mut at = self.contexts;
-        while let Some(context) = at {
-            // SAFETY: in the list, so not freed; the lock is held.
-            let context = unsafe { context.as_ref() };
-            if context.number == number {
-                return Some(context.faults);
-            }
-            at = context.next;
-        }
-        None
+        let mut contexts = successors(self.contexts.as_ref(), |context| context.next.as_ref());
+        let found = contexts.find(|context| context.number == number);
+        found.map(|context| context.faults)
     }
 
     /// An unused userfaultfd number; 0 is never used.
@@ -185,33 +174,31 @@ impl Queue {
 
     /// Calls `visit` with each entry, the newest first, until it returns stop.
     fn visit(&mut self, mut visit: impl FnMut(&mut Waiter) -> Go) {
-        let mut at = self.waiters;
-        while let Some(mut waiter) = at {
-            // SAFETY: in the list, so not freed; the lock is held.
-            let waiter = unsafe { waiter.as_mut() };
+        let mut at = self.waiters.as_mut();
+        while let Some(waiter) = at {
             if visit(waiter) == Go::Stop {
                 return;
             }
-            at = waiter.next;
+            at = waiter.next.as_mut();
         }
     }
 
     /// Takes the place of `task` out, if it is `state`.
     fn take_out(&mut self, task: TaskId, needs: Option<State>) -> Taken {
-        let mut link = &mut self.waiters;
-        while let Some(mut at) = *link {
-            // SAFETY: in the list, so not freed; the lock is held.
-            let waiter = unsafe { at.as_mut() };
-            if waiter.task == task {
-                if needs.is_some_and(|state| waiter.state != state) {
-                    return Taken::NotYet;
-                }
-                *link = waiter.next;
-                return Taken::Out(at);
-            }
-            link = &mut waiter.next;
+        let may_go = |waiter: &Waiter| needs.is_none_or(|state| waiter.state == state);
+        let taken = Owned::take_out(
+            &mut self.waiters,
+            |waiter| waiter.task == task && may_go(waiter),
+            |waiter| &mut waiter.next,
+        );
+        if let Some(waiter) = taken {
+            return Taken::Out(waiter);
         }
-        Taken::Nothing
+        let mut waiters = successors(self.waiters.as_ref(), |waiter| waiter.next.as_ref());
+        match waiters.any(|waiter| waiter.task == task) {
+            true => Taken::NotYet,
+            false => Taken::Nothing,
+        }
     }
 }
 
@@ -224,12 +211,7 @@ enum Go {
 enum Taken {
     Nothing,
     NotYet,
-    Out(NonNull<Waiter>),
-}
-
-fn me<M: Mmu>() -> TaskId {
-    // SAFETY: duty 1 of `Machine`.
-    unsafe { &*M::cx() }.task.get()
+    Out(Owned<Waiter>),
 }
 
 impl<M: Mmu> Mm<M> {
@@ -244,43 +226,30 @@ impl<M: Mmu> Mm<M> {
             number: 0,
             faults,
         };
-        let mut new = sys.uffds.alloc(context, sys).map_err(|_| NoMemory)?;
-        let number = {
-            let mut queue = self.uffd.queue.lock();
-            let room = self.uffd.contexts.load(Ordering::Relaxed) < MOST;
-            let number = room.then(|| queue.unused_number()).flatten();
-            if let Some(number) = number {
-                // SAFETY: allocated above; nobody else has it.
-                let context = unsafe { new.as_mut() };
-                context.number = number;
-                context.next = queue.contexts.replace(new);
-                queue.last_number = number;
-                self.uffd.contexts.add(1, Ordering::Relaxed);
-            }
-            number
+        let mut new = sys.uffds.alloc_owned(context, sys).map_err(|_| NoMemory)?;
+        let mut queue = self.uffd.queue.lock();
+        let room = self.uffd.contexts.load(Ordering::Relaxed) < MOST;
+        let Some(number) = room.then(|| queue.unused_number()).flatten() else {
+            drop(queue);
+            sys.uffds.put_back(new, sys);
+            return Err(NoMemory);
         };
-        if number.is_none() {
-            // SAFETY: 1, 2: allocated above, in no list.
-            unsafe { sys.uffds.free(new, sys) };
-        }
-        number.ok_or(NoMemory)
+        new.number = number;
+        new.next = queue.contexts.take();
+        queue.contexts = Some(new);
+        queue.last_number = number;
+        self.uffd.contexts.add(1, Ordering::Relaxed);
+        Ok(number)
     }
 
     /// Closes a userfaultfd and wakes its waiters.
     pub(crate) fn end_context(&self, number: u16) {
         let mut queue = self.uffd.queue.lock();
-        let mut ended = None;
-        let mut link = &mut queue.contexts;
-        while let Some(mut at) = *link {
-            // SAFETY: in the list, so not freed; the lock is held.
-            let context = unsafe { at.as_mut() };
-            if context.number == number {
-                *link = context.next;
-                ended = Some(at);
-                break;
-            }
-            link = &mut context.next;
-        }
+        let ended = Owned::take_out(
+            &mut queue.contexts,
+            |context| context.number == number,
+            |context| &mut context.next,
+        );
         queue.visit(|waiter| {
             if waiter.number == number {
                 mark::<M>(waiter);
@@ -289,8 +258,7 @@ impl<M: Mmu> Mm<M> {
         });
         drop(queue);
         if let Some(context) = ended {
-            // SAFETY: 1, 2: taken out of the list above.
-            unsafe { self.system().uffds.free(context, self.system()) };
+            self.system().uffds.put_back(context, self.system());
             self.uffd.contexts.sub(1, Ordering::Relaxed);
         }
     }
@@ -346,32 +314,29 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         let waiter = Waiter {
             next: None,
-            task: me::<M>(),
+            task: this_task::<M>(),
             number,
             what,
             state: State::New,
         };
-        let mut new = sys.waiters.alloc(waiter, sys).map_err(|_| NoMemory)?;
+        let mut new = sys.waiters.alloc_owned(waiter, sys).map_err(|_| NoMemory)?;
         let mut queue = self.uffd.queue.lock();
-        let known = queue.knows(number);
-        if known {
-            // SAFETY: allocated above; nobody else has it.
-            unsafe { new.as_mut() }.next = queue.waiters.replace(new);
-            if what != What::Handler {
-                wake_handler::<M>(&mut queue, number);
-            }
+        if !queue.knows(number) {
+            drop(queue);
+            sys.waiters.put_back(new, sys);
+            return Ok(false);
         }
-        drop(queue);
-        if !known {
-            // SAFETY: 1, 2: allocated above, in no list.
-            unsafe { sys.waiters.free(new, sys) };
+        new.next = queue.waiters.take();
+        queue.waiters = Some(new);
+        if what != What::Handler {
+            wake_handler::<M>(&mut queue, number);
         }
-        Ok(known)
+        Ok(true)
     }
 
     /// Leaves the queue again without having waited.
     pub(crate) fn leave_queue(&self) {
-        let taken = self.uffd.queue.lock().take_out(me::<M>(), None);
+        let taken = self.uffd.queue.lock().take_out(this_task::<M>(), None);
         self.free_place(taken);
     }
 
@@ -384,7 +349,7 @@ impl<M: Mmu> Mm<M> {
     #[inline(never)]
     pub(crate) fn await_wake(&self) {
         loop {
-            let task = me::<M>();
+            let task = this_task::<M>();
             let taken = self.uffd.queue.lock().take_out(task, Some(State::Woken));
             if !matches!(taken, Taken::NotYet) {
                 return self.free_place(taken);
@@ -396,8 +361,7 @@ impl<M: Mmu> Mm<M> {
 
     fn free_place(&self, taken: Taken) {
         if let Taken::Out(place) = taken {
-            // SAFETY: 1, 2: out of the list.
-            unsafe { self.system().waiters.free(place, self.system()) };
+            self.system().waiters.put_back(place, self.system());
         }
     }
 

@@ -10,9 +10,9 @@
 //! the address space and nothing more.
 //!
 //! # Protocol
-//! [`Mm::held`] makes it from a guard, [`Writers`](crate::change::writers::Writers) from its own.
-//! Functions that look VMAs up take a [`Held`]. A writer that frees a VMA passes it as a
-//! [`VmaPtr`](super::vma_ptr::VmaPtr), which guarantees less.
+//! [`Mm::held`] makes it of a guard, [`Writers`](crate::change::writers::Writers) of its own.
+//! Functions that look at mappings take a [`Held`]. A writer that frees a VMA hands it around as a
+//! [`VmaPtr`](super::vma::VmaPtr), which promises less.
 //!
 //! # Why it is correct
 //! Only writers take VMAs and nodes out of the tree, and all free them by the reclamation scheme
@@ -26,7 +26,7 @@ use crate::base::attrs::VmaView;
 use crate::base::config::NegativeControl;
 use crate::entry::walk::Tables;
 use crate::mm::Mm;
-use crate::space::tree::{Beside, End, Found, Mapping};
+use crate::space::tree::{Beside, End, Found, Locked, Mapping};
 use crate::space::vma::Vma;
 use core::cell::Cell;
 use core::ops::Deref;
@@ -197,30 +197,23 @@ impl<'h, M: Mmu> Held<'h, M> {
         unsafe { Tables::kept(self.mm) }
     }
 
-    /// What is mapped at `addr`, mostly without a look at the VMA.
-    #[inline]
-    fn mapping(self, addr: VirtAddr) -> Option<Mapping> {
-        // SAFETY: 1: nodes and VMAs stay as long as `'h`.
-        unsafe { self.mm.tree.mapping(addr) }
-    }
-
-    fn leaves(self) -> usize {
-        // SAFETY: 1: nodes stay as long as `'h`.
-        unsafe { self.mm.tree.leaves() }
+    /// The tree.
+    #[inline(always)]
+    const fn tree(self) -> Locked<'h, M> {
+        // SAFETY: 1: by the invariant; who changes the tree holds the lock for writing.
+        unsafe { self.mm.tree.locked() }
     }
 
     /// The last VMA that starts at or before `addr`.
     #[inline]
     pub(crate) fn at_or_before(self, addr: VirtAddr) -> Option<&'h Vma<M>> {
-        // SAFETY: 1: no thread removes VMAs or nodes as long as `'h`, so the result is not freed.
-        unsafe { self.mm.tree.at_or_before(addr) }
+        self.tree().at_or_before(addr)
     }
 
     /// The first VMA that starts at or after `addr`.
     #[inline]
     pub(crate) fn at_or_after(self, addr: VirtAddr) -> Option<&'h Vma<M>> {
-        // SAFETY: 1: no thread removes VMAs or nodes as long as `'h`, so the result is not freed.
-        unsafe { self.mm.tree.at_or_after(addr) }
+        self.tree().at_or_after(addr)
     }
 
     /// The first VMA that ends after `addr`.
@@ -231,32 +224,26 @@ impl<'h, M: Mmu> Held<'h, M> {
         }
     }
 
-    /// The VMA that starts at `start`, and where in the tree it is.
+    /// The VMA that starts at `start`, and where in the tree it is: for who takes it out.
     #[inline]
     pub(crate) fn found(self, start: VirtAddr) -> Option<Found<'h, M>> {
-        // SAFETY: 1: no other thread removes VMAs or nodes as long as `'h`; if the caller does, it
-        // passes the result to that removal.
-        unsafe { self.mm.tree.found(start) }
+        self.tree().found(start)
     }
 
     /// The VMAs that touch `range`.
     pub(crate) fn beside(self, range: VirtRange) -> Beside<'h, M> {
-        // SAFETY: 1: no other thread removes VMAs or nodes as long as `'h`.
-        unsafe { self.mm.tree.beside(range) }
+        self.tree().beside(range)
     }
 
     /// Where the VMA before `addr`, which none covers, ends, and where the next one starts.
     pub(crate) fn around(self, addr: VirtAddr) -> (Option<VirtAddr>, Option<VirtAddr>) {
-        // SAFETY: 1: nodes stay as long as `'h`.
-        unsafe { self.mm.tree.around(addr) }
+        self.tree().around(addr)
     }
 
     /// The highest hole of at least `len` bytes from `bottom`, before which no VMA starts, up to
     /// `top`: as much of it as lies there. The caller holds the lock for writing.
     pub(crate) fn highest_hole(self, len: u64, bottom: VirtAddr, top: End) -> Option<VirtRange> {
-        // SAFETY: 1: nodes stay as long as `'h`, and their widths of holes are written by the
-        // holder only.
-        unsafe { self.mm.tree.highest_hole(len, bottom, top) }
+        self.tree().highest_hole(len, bottom, top)
     }
 
     /// Calls `visit` with each VMA, in order.
@@ -302,7 +289,7 @@ impl<M: Mmu> Mappings<'_, M> {
     #[inline]
     #[must_use]
     pub fn at(&self, addr: VirtAddr) -> Option<Mapping> {
-        self.mm.held(&self.held).mapping(addr)
+        self.mm.held(&self.held).tree().mapping(addr)
     }
 
     /// The attributes of the mapping that covers `addr`, found as a fault finds them: by its VMA.
@@ -351,6 +338,6 @@ impl<M: Mmu> Mm<M> {
     #[must_use]
     pub fn mapping_leaves(&self) -> usize {
         let guard = self.mmap_lock.read();
-        self.held(&guard).leaves()
+        self.held(&guard).tree().leaves()
     }
 }

@@ -2,8 +2,11 @@
 
 pub(crate) mod look;
 pub(crate) mod own_lock;
-pub(crate) mod retire;
 pub(crate) mod tree;
 pub(crate) mod vma;
 pub(crate) mod vma_lock;
-pub(crate) mod vma_ptr;
+
+/// Where writers look for it.
+pub(crate) mod vma_ptr {
+    pub(crate) use super::vma::VmaPtr;
+}

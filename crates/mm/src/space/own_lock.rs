@@ -125,8 +125,7 @@ impl<M: Mmu> Words for Seen<'_, M> {
     }
 
     fn task(&self) -> u32 {
-        // SAFETY: duty 1 of `Machine`.
-        unsafe { &*M::cx() }.task.get().0
+        minflt_sync::this_task::<M>().0
     }
 
     fn sleep(&self) {

@@ -22,15 +22,20 @@
 //! scheme; the first one is freed with its VMA.
 
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
+use crate::base::config::Reclamation;
+use crate::memory::lifetime::Reclaimed;
+use crate::system::System;
 use core::fmt;
+use core::marker::PhantomData;
 use core::mem::offset_of;
-use core::ops::Range;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
 use minflt_sync::order::VmaLock;
-use minflt_sync::slab::SlabObject;
-use minflt_sync::{Atomic, Callback, LockedAt, Ordering, RefLock, RwSem, SeqCount, Succession};
+use minflt_sync::slab::{Kept, SlabObject};
+use minflt_sync::{
+    Atomic, Callback, LockedAt, Ordering, RefLock, RwSem, SeqCount, Slab, Succession,
+};
 
 /// What a mapping is: immutable once published.
 #[derive(Debug)]
@@ -90,13 +95,12 @@ pub struct Vma<M: Mmu> {
 /// Nothing is added to a VMA that there is no room for.
 pub(crate) const VMA_BYTES: usize = 128;
 
-// SAFETY: the link overwrites the id, which readers use for printing only. A fresh VMA's number,
-// owner and count are zero, and are changed by atomic stores only.
-unsafe impl<M: Mmu> SlabObject for Vma<M> {
-    const KEPT: Range<usize> = offset_of!(Self, lock_seq)..offset_of!(Self, lock);
+impl<M: Mmu> SlabObject for Vma<M> {
+    // SAFETY: 1: the fields `lock_seq`, `mm` and `refcnt`. 2: a number, an owner and a count, all
+    // zero in a fresh slot, and changed by atomic stores only.
+    const KEPT: Kept = unsafe { Kept::new(offset_of!(Self, lock_seq), offset_of!(Self, lock)) };
 }
-// SAFETY: the link overwrites the start of the range; nobody reads a freed record.
-unsafe impl SlabObject for Attrs {}
+impl SlabObject for Attrs {}
 
 impl Attrs {
     pub(crate) const fn new(view: VmaView) -> Self {
@@ -201,6 +205,111 @@ impl<M: Mmu> Vma<M> {
     /// The attributes without the door, for oracles.
     pub(crate) fn peek(&self) -> VmaView {
         self.record(self.attrs.peek())
+    }
+}
+
+/// A VMA that may be freed before the function returns that was given this: a parameter that is a
+/// reference promises more, that the VMA stays until then.
+pub(crate) struct VmaPtr<'v, M: Mmu> {
+    at: NonNull<Vma<M>>,
+    kept: PhantomData<&'v Vma<M>>,
+}
+
+impl<M: Mmu> Clone for VmaPtr<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Mmu> Copy for VmaPtr<'_, M> {}
+
+impl<'v, M: Mmu> From<&'v Vma<M>> for VmaPtr<'v, M> {
+    fn from(vma: &'v Vma<M>) -> Self {
+        Self {
+            at: NonNull::from(vma),
+            kept: PhantomData,
+        }
+    }
+}
+
+impl<'v, M: Mmu> VmaPtr<'v, M> {
+    /// # Safety
+    /// 1. The VMA is live as long as `'v`, or until the caller frees it.
+    pub(crate) const unsafe fn new(at: NonNull<Vma<M>>) -> Self {
+        let kept = PhantomData;
+        Self { at, kept }
+    }
+
+    /// The VMA, as long as it was not freed.
+    pub(crate) const fn get(self) -> &'v Vma<M> {
+        // SAFETY: made of a reference as good as this one, or 1 of `new`.
+        unsafe { self.at.as_ref() }
+    }
+
+    /// Where it is, for who frees it.
+    pub(crate) const fn as_ptr(self) -> NonNull<Vma<M>> {
+        self.at
+    }
+}
+
+// SAFETY: 1: the field of that name.
+unsafe impl<M: Mmu> Reclaimed<M> for Attrs {
+    const CALLBACK: usize = offset_of!(Self, callback);
+
+    fn slab(sys: &System<M>) -> &Slab<Self, M> {
+        &sys.attrs
+    }
+}
+
+// SAFETY: 1: the field of that name.
+unsafe impl<M: Mmu> Reclaimed<M> for Vma<M> {
+    const CALLBACK: usize = offset_of!(Self, callback);
+
+    fn slab(sys: &System<M>) -> &Slab<Self, M> {
+        &sys.vmas
+    }
+
+    /// Its last record goes with it.
+    fn dying(&self, sys: &System<M>) {
+        if let Some(attrs) = self.attrs_ptr() {
+            // SAFETY: 1, 2: published to this VMA only, which nobody has any more.
+            unsafe { sys.attrs.free(attrs, sys) };
+        }
+    }
+}
+
+impl<M: Mmu> System<M> {
+    /// Frees an unlinked record by the configured lifetime.
+    ///
+    /// # Safety
+    /// 1. The record is unlinked, and retired once.
+    pub(crate) unsafe fn retire_attrs(&self, attrs: NonNull<Attrs>) {
+        // SAFETY: 1, 2: unlinked and retired once, by 1; records come from this slab.
+        unsafe { self.retire_object(attrs) };
+    }
+
+    /// Frees an unlinked VMA with its record by the configured lifetime. Under `type-stable` at
+    /// once: a lookup that still finds it finds it detached, or another VMA, and asks. Its record
+    /// is read under its lock only, and could go too; it waits with all other records.
+    ///
+    /// # Safety
+    /// 1. The VMA is unlinked and detached, and retired once.
+    pub(crate) unsafe fn retire_vma(&self, vma: NonNull<Vma<M>>) {
+        if self.config.reclamation != Reclamation::TypeStable {
+            // SAFETY: 1, 2: unlinked and retired once, by 1; VMAs come from this slab.
+            return unsafe { self.retire_object(vma) };
+        }
+        // SAFETY: 1 of this function: live, until the free below.
+        let found = unsafe { vma.as_ref() };
+        if M::CHECKED && found.refcnt.is_attached() {
+            M::violation(format_args!("VMA freed while attached: {found:?}"));
+        }
+        if let Some(attrs) = found.attrs_ptr() {
+            // SAFETY: 1: the VMA's last record, unlinked with it.
+            unsafe { self.retire_attrs(attrs) };
+        }
+        // SAFETY: 1, 2: 1 of this function; late readers look at what is kept only.
+        unsafe { self.vmas.free(vma, self) };
     }
 }
 

@@ -68,10 +68,13 @@ use crate::base::attrs::{Prot, VmaView};
 use crate::base::config::{NegativeControl, VmaLockBy};
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
+use crate::entry::walk::Tables;
+use crate::memory::lifetime::Grace;
 use crate::mm::Mm;
 use crate::space::own_lock::{self, OwnGuard};
 use crate::space::vma::{Attrs, Vma};
 use crate::system::System;
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
@@ -80,68 +83,144 @@ use minflt_sync::{Atomic, Newcomers, Ordering, ReadGuard, RefGuard, Refused};
 
 /// A VMA's lock, held for reading.
 #[must_use = "the lock is released when the guard is dropped"]
-pub(crate) enum VmaGuard<'v, M: Mmu> {
+enum VmaGuard<'v, M: Mmu> {
     Rwsem { _guard: Semaphore<'v, M> },
     Count { _guard: RefGuard<'v, VmaLock, M> },
     Own { _guard: OwnGuard<'v, M> },
 }
 
 /// The form of Linux 6.4, held for reading.
-pub(crate) struct Semaphore<'v, M: Mmu> {
+struct Semaphore<'v, M: Mmu> {
     sys: &'v System<M>,
     guard: Option<ReadGuard<'v, VmaLock, M>>,
 }
 
-impl<M: Mmu> Vma<M> {
-    /// Locks the VMA for a fault in `mm`, without waiting. It may have been freed or reused, so
-    /// only fields that outlive it are read ([`minflt_sync::SlabObject::KEPT`]); the caller checks
-    /// its range once it is locked.
+/// A VMA that was found in a read section of the lifetime's domain.
+///
+/// # Invariants
+/// 1. It is memory of a VMA as long as `'s`: one that is kept whole, or under `type-stable` one
+///    that may be freed and be another by now.
+pub(crate) struct SeenVma<'s, M: Mmu> {
+    at: NonNull<Vma<M>>,
+    section: PhantomData<&'s Vma<M>>,
+}
+
+/// A VMA whose lock a fault has, until this is dropped.
+#[must_use = "the lock is released when this is dropped"]
+pub(crate) struct LockedVma<'v, M: Mmu> {
+    mm: &'v Mm<M>,
+    vma: &'v Vma<M>,
+    guard: VmaGuard<'v, M>,
+}
+
+impl<M: Mmu> LockedVma<'_, M> {
+    /// The VMA, as long as this is borrowed.
+    #[inline(always)]
+    pub(crate) const fn vma(&self) -> &Vma<M> {
+        self.vma
+    }
+
+    /// The tables below it: but for those of huge pages, which others may share, and free under
+    /// `i_mmap` of their file (P59).
+    #[inline(always)]
+    pub(crate) const fn tables(&self) -> Tables<'_, M> {
+        // SAFETY: 1: who frees tables below a VMA has it write-locked.
+        unsafe { Tables::kept(self.mm) }
+    }
+
+    /// Whether it is locked by a semaphore.
+    #[inline(always)]
+    pub(crate) const fn by_semaphore(&self) -> bool {
+        matches!(self.guard, VmaGuard::Rwsem { .. })
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// The last VMA that starts at or before `addr`, as a read section finds it.
+    #[inline(always)]
+    pub(crate) fn seen_at_or_before<'s>(
+        &'s self,
+        _section: &'s Grace<'_, M>,
+        addr: VirtAddr,
+    ) -> Option<SeenVma<'s, M>> {
+        // SAFETY: 1: in the section, as long as `'s`. Where that keeps nothing (`immediate`) the
+        // table of illegal mixes has refused lock modes that get here.
+        let at = unsafe { self.tree.section() }.at_or_before(addr)?;
+        let section = PhantomData;
+        // INVARIANT: 1: VMAs that are found in a section are freed, or their slab's page is, after
+        // it.
+        Some(SeenVma { at, section })
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// The tables that a walk in a read section comes to.
+    #[inline(always)]
+    pub(crate) const fn seen_tables<'s>(&'s self, _section: &'s Grace<'_, M>) -> Tables<'s, M> {
+        // SAFETY: 1: begun before the walk, and lasts as long as `'s`.
+        unsafe { Tables::kept(self) }
+    }
+}
+
+impl<'s, M: Mmu> SeenVma<'s, M> {
+    /// The VMA, where it is kept whole: lock modes that sample go with no other lifetime. Or for a
+    /// control, which looks too early, and where nothing runs at the same time as it does.
+    #[inline(always)]
+    pub(crate) const fn whole(&self) -> &'s Vma<M> {
+        // SAFETY: by the invariant; the table of illegal mixes refuses sampling of VMAs that are
+        // not kept whole.
+        unsafe { self.at.as_ref() }
+    }
+
+    /// Locks the VMA for a fault in `mm`, without waiting. It may be any VMA by now, or none, so
+    /// only fields are looked at that outlive it ([`minflt_sync::SlabObject::KEPT`]); what it
+    /// covers is for the caller to ask, once inside.
     ///
     /// # Context
     /// The read section may end once this has returned.
-    ///
-    /// # Safety
-    /// 1. The VMA was found in a read section of the reclamation scheme's domain, which lasts.
     #[inline(always)]
-    pub(crate) unsafe fn try_read_lock<'v>(
-        vma: NonNull<Self>,
+    pub(crate) fn try_read_lock<'v>(
+        self,
         by: VmaLockBy,
         mm: &'v Mm<M>,
-    ) -> Result<VmaGuard<'v, M>, Refused> {
-        // SAFETY: 1 of this function: memory of a VMA; kept, and atomic.
-        let lock_seq = unsafe { &(*vma.as_ptr()).lock_seq };
+    ) -> Result<LockedVma<'v, M>, Refused> {
+        let vma = self.at.as_ptr();
+        // SAFETY: by the invariant memory of a VMA; kept, and atomic.
+        let lock_seq = unsafe { &(*vma).lock_seq };
         // SAFETY: as above.
-        let owner = unsafe { &(*vma.as_ptr()).mm };
-        match by {
+        let owner = unsafe { &(*vma).mm };
+        let guard = match by {
             VmaLockBy::Rwsem => {
-                // SAFETY: 1 of this function: this lock needs a reclamation scheme that keeps VMAs
-                // whole.
-                let lock = unsafe { &(*vma.as_ptr()).lock };
+                // SAFETY: by the invariant, as this lock goes with lifetimes that keep VMAs whole.
+                let lock = unsafe { &(*vma).lock };
                 let guard = lock.try_read_unless(lock_seq, &mm.lock_seq);
                 let _guard = Semaphore {
                     sys: mm.system(),
                     guard: Some(guard.ok_or(Refused::Locked)?),
                 };
-                is_of(owner, mm)?;
-                Ok(VmaGuard::Rwsem { _guard })
+                VmaGuard::Rwsem { _guard }
             }
             VmaLockBy::Count => {
                 // SAFETY: as for the number of its lock.
-                let refcnt = unsafe { &(*vma.as_ptr()).refcnt };
+                let refcnt = unsafe { &(*vma).refcnt };
                 let _guard = refcnt.try_read(lock_seq, &mm.lock_seq)?;
-                is_of(owner, mm)?;
-                Ok(VmaGuard::Count { _guard })
+                VmaGuard::Count { _guard }
             }
             VmaLockBy::Own => {
-                // SAFETY: 1 of this function: this lock needs a reclamation scheme that keeps VMAs
-                // whole.
-                let _guard = OwnGuard::enter(unsafe { &*vma.as_ptr() }, mm)?;
-                is_of(owner, mm)?;
-                Ok(VmaGuard::Own { _guard })
+                // SAFETY: by the invariant, as this lock goes with lifetimes that keep VMAs whole.
+                let _guard = OwnGuard::enter(unsafe { &*vma }, mm)?;
+                VmaGuard::Own { _guard }
             }
-        }
+        };
+        is_of(owner, mm)?;
+        // SAFETY: locked, and of a tree: a writer that takes it out waits for the lock first, and
+        // then frees it.
+        let vma = unsafe { &*vma };
+        Ok(LockedVma { mm, vma, guard })
     }
+}
 
+impl<M: Mmu> Vma<M> {
     /// Write-locks the VMA until [`LockSeq::end_all`](minflt_sync::LockSeq::end_all).
     ///
     /// # Context
@@ -248,7 +327,7 @@ pub(crate) fn insert<M: Mmu>(
     if let Some(by) = by {
         vma.attach(by, mm);
     }
-    let inserted = mm.tree.insert(sys, start, new);
+    let inserted = mm.tree.insert(sys, start, vma);
     match (&inserted, by) {
         (Ok(()), _) => mm.count_vmas(1),
         (Err(NoMemory), Some(by)) => vma.detach(by, mm),

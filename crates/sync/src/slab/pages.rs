@@ -9,7 +9,7 @@
 //! All under the slab's lock, but for fresh pages, which nobody else has, and those on their way
 //! back, which are in no list.
 
-use super::SlabObject;
+use super::{SlabObject, SpentPage};
 use crate::callback::Callback;
 use crate::machine::{Kind, Machine};
 use core::marker::PhantomData;
@@ -52,22 +52,18 @@ impl Stack {
     }
 
     /// # Safety
-    /// 1. `slot` is a free slot of a `T` and in no stack.
-    pub(super) unsafe fn push<T: SlabObject>(&mut self, slot: *mut u8) {
-        // SAFETY: 1 of this function, and `SlabObject`: the link lies within the slot.
-        let link = unsafe { slot.add(T::LINK) }.cast::<*mut u8>();
-        // SAFETY: as above; slots are 8-aligned.
-        unsafe { link.write(self.top) };
+    /// 1. `slot` is a free slot and in no stack.
+    pub(super) unsafe fn push(&mut self, slot: *mut u8) {
+        // SAFETY: 1 of this function: nobody's; slots are of 8 bytes or more, and aligned to 8.
+        unsafe { slot.cast::<*mut u8>().write(self.top) };
         self.top = slot;
         self.len += 1;
     }
 
-    pub(super) fn pop<T: SlabObject>(&mut self) -> Option<NonNull<u8>> {
+    pub(super) fn pop(&mut self) -> Option<NonNull<u8>> {
         let slot = NonNull::new(self.top)?;
-        // SAFETY: slots in the stack are free slots of a `T`.
-        let link = unsafe { slot.as_ptr().add(T::LINK) }.cast::<*mut u8>();
-        // SAFETY: `push` wrote it.
-        self.top = unsafe { link.read() };
+        // SAFETY: `push` wrote it, and nobody has had the slot since.
+        self.top = unsafe { slot.as_ptr().cast::<*mut u8>().read() };
         self.len -= 1;
         Some(slot)
     }
@@ -98,7 +94,7 @@ impl<T: SlabObject> Fresh<T> {
     pub(super) unsafe fn new(page: NonNull<[u8]>) -> Self {
         let (base, bytes) = (page.cast::<u8>(), page.len());
         base.as_ptr().expose_provenance();
-        if !T::KEPT.is_empty() {
+        if T::KEPT.len() > 0 {
             // SAFETY: 1 of this function.
             unsafe { base.write_bytes(0, bytes) };
         }
@@ -107,7 +103,7 @@ impl<T: SlabObject> Fresh<T> {
             // SAFETY: the slot lies within the page.
             let slot = unsafe { base.add(at as usize * slot_bytes::<T>()) };
             // SAFETY: 1: fresh memory, aligned as pages are.
-            unsafe { free.push::<T>(slot.as_ptr()) };
+            unsafe { free.push(slot.as_ptr()) };
         }
         // SAFETY: within the page, behind the last slot.
         let foot = unsafe { base.add(bytes - size_of::<Foot>()) }.cast::<Foot>();
@@ -178,7 +174,7 @@ impl<T: SlabObject> Partial<T> {
         M::before(page.cast(), size_of::<Foot>(), Kind::PlainWrite);
         // SAFETY: as above.
         let free = unsafe { &mut (*page).free };
-        let slot = free.pop::<T>();
+        let slot = free.pop();
         if free.len == 0 {
             self.unlink(page);
         }
@@ -197,7 +193,7 @@ impl<T: SlabObject> Partial<T> {
         // SAFETY: 1 of this function: where its page has its foot.
         let free = unsafe { &mut (*page).free };
         // SAFETY: 1: 1 of this function.
-        unsafe { free.push::<T>(slot.as_ptr()) };
+        unsafe { free.push(slot.as_ptr()) };
         let (len, all) = (free.len, slots::<T>(self.bytes));
         if len == 1 && all > 1 {
             self.link(page);
@@ -296,13 +292,14 @@ impl<T> Chain<T> {
         Some(page)
     }
 
-    /// The next page, and the callback in it.
-    pub(super) fn next(&mut self) -> Option<(NonNull<u8>, NonNull<Callback>)> {
+    /// The next page.
+    pub(super) fn next(&mut self) -> Option<SpentPage> {
         let foot = self.pop()?;
         // SAFETY: as above; the foot ends where the page does.
         let base = unsafe { foot.byte_sub(self.bytes - size_of::<Foot>()) }.cast();
         // SAFETY: as above; the foot outlives the callback's wait.
         let callback = unsafe { foot.byte_add(core::mem::offset_of!(Foot, callback)) };
-        Some((base, callback.cast()))
+        let callback = callback.cast();
+        Some(SpentPage { base, callback })
     }
 }

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 /// What an allocation looks like. The allocator's own folder is left out: what it calls of itself
 /// is no allocation but part of one.
-const CALLS: [&str; 16] = [
+const CALLS: [&str; 17] = [
     ".alloc(",
+    ".alloc_owned(",
     "Self::create(sys, ",
     ".alloc_here(",
     ".alloc_at(",

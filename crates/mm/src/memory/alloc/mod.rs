@@ -40,7 +40,7 @@ use core::panic::Location;
 use list::{Batch, LEAST, MOST};
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
-use minflt_sync::{Cx, Instance, Ordering, PerCpu};
+use minflt_sync::{Instance, Ordering, PerCpu, this_cpu};
 use pool::Pools;
 use zone::{Fetched, MAX_ORDER, Zone};
 
@@ -406,9 +406,7 @@ impl<M: Mmu> Frames<M> {
 
     /// The zones, the nearest first.
     fn zones_from(&self, at: &M::Instance) -> impl Iterator<Item = &Zone<M>> {
-        // SAFETY: duty 1 of `Machine`.
-        let cx: &Cx = unsafe { &*M::cx() };
-        let home = at.node_of(cx.cpu.get());
+        let home = at.node_of(this_cpu::<M>());
         at.near_first(home).map(|node| self.zones.get(node))
     }
 

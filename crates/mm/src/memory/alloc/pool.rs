@@ -52,7 +52,7 @@ use core::panic::Location;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::order::HugetlbLock;
-use minflt_sync::{Ordering, PerCpu, Plain, SpinLock};
+use minflt_sync::{Atomic, Kind, Ordering, PerCpu, SpinLock};
 
 /// The huge pages of one size. On cache lines of their own: other faults read the adjacent fields.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub(crate) struct Pools<M: Mmu> {
 }
 
 /// Guarded by: the lock around it, as are the lists of the nodes.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) total: u64,
     pub(crate) free: u64,
@@ -78,19 +78,14 @@ pub(crate) struct Counts {
     pub(crate) next_shrink: u32,
 }
 
-/// The huge pages of one memory node.
+/// The huge pages of one memory node. Guarded by: `HugetlbLock`. An access of its holder is
+/// announced for all of it, as one to plain data.
 #[derive(Debug)]
 pub(crate) struct NodePool<M: Mmu> {
-    /// Guarded by: `HugetlbLock`.
-    list: Plain<NodeList, M>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct NodeList {
     /// The first frame of the page that was freed last; 0 for none. Linked by the frames' `links`.
-    head: u32,
-    free: u64,
-    pub(crate) total: u64,
+    head: Atomic<u32, M>,
+    free: Atomic<u64, M>,
+    total: Atomic<u64, M>,
 }
 
 /// Huge pages, of all nodes.
@@ -125,8 +120,20 @@ pub(crate) enum Taking {
 impl<M: Mmu> NodePool<M> {
     pub(crate) fn new() -> Self {
         Self {
-            list: Plain::new(NodeList::default()),
+            head: Atomic::new(0),
+            free: Atomic::new(0),
+            total: Atomic::new(0),
         }
+    }
+
+    /// Pages in it and in use, for the holder of the lock.
+    pub(crate) fn total(&self) -> u64 {
+        self.total.peek()
+    }
+
+    /// A page more, or less, is the node's.
+    pub(crate) fn add_total(&self, change: i64) {
+        self.total.poke(self.total().wrapping_add_signed(change));
     }
 }
 
@@ -170,26 +177,29 @@ impl<M: Mmu> Pools<M> {
         self.nodes.find(at).map(|(node, _)| node)
     }
 
-    pub(crate) fn list_locked<'c>(&'c self, _: &'c Counts, node: u32) -> &'c NodeList {
-        // SAFETY: 1: the counts are borrowed, so their lock is held.
-        unsafe { self.nodes.get(node).list.get() }
+    /// The list of a node, to look at. The counts are borrowed from the holder of their lock.
+    pub(crate) fn list_locked<'c>(&'c self, _: &'c Counts, node: u32) -> &'c NodePool<M> {
+        self.announced(node, Kind::PlainRead)
     }
 
-    pub(crate) fn list_locked_mut<'c>(&'c self, _: &'c mut Counts, node: u32) -> &'c mut NodeList {
-        // SAFETY: 1: the counts are borrowed alone, so their lock is held, for this list only.
-        unsafe { self.nodes.get(node).list.get_mut() }
+    /// The same, to change.
+    pub(crate) fn list_locked_mut<'c>(&'c self, _: &'c mut Counts, node: u32) -> &'c NodePool<M> {
+        self.announced(node, Kind::PlainWrite)
+    }
+
+    fn announced(&self, node: u32, kind: Kind) -> &NodePool<M> {
+        let list = self.nodes.get(node);
+        let at = core::ptr::from_ref(list).cast();
+        M::before(at, size_of::<NodePool<M>>(), kind);
+        list
     }
 
     /// A free page of `node`, out of its list.
     pub(crate) fn pop(&self, counts: &mut Counts, table: &FrameTable<M>, node: u32) -> Option<Pfn> {
         let list = self.list_locked_mut(counts, node);
-        let pfn = Pfn(u64::from(list.head));
-        if pfn.0 == 0 {
-            return None;
-        }
-        // SAFETY: 1: `HugetlbLock` is held, and the page is free.
-        list.head = unsafe { table.get(pfn).links.get() }.next;
-        list.free -= 1;
+        let pfn = page_at(list.head.peek())?;
+        list.head.poke(table.get(pfn).links().next);
+        list.free.poke(list.free.peek() - 1);
         counts.free -= 1;
         Some(pfn)
     }
@@ -197,10 +207,12 @@ impl<M: Mmu> Pools<M> {
     /// Puts an unreferenced page into the list of `node`.
     pub(crate) fn push(&self, counts: &mut Counts, table: &FrameTable<M>, node: u32, pfn: Pfn) {
         let list = self.list_locked_mut(counts, node);
-        let next = core::mem::replace(&mut list.head, pfn.0 as u32);
-        // SAFETY: 1: `HugetlbLock` is held, and the page is free.
-        *unsafe { table.get(pfn).links.get_mut() } = Links { next, prev: 0 };
-        list.free += 1;
+        let next = list.head.peek();
+        list.head.poke(pfn.0 as u32);
+        table
+            .get(pfn)
+            .link(|links| *links = Links { next, prev: 0 });
+        list.free.poke(list.free.peek() + 1);
         counts.free += 1;
     }
 }
@@ -362,8 +374,8 @@ impl<M: Mmu> Frames<M> {
         let counts = pools.counts.lock();
         let list = (node < self.nodes()).then(|| pools.list_locked(&counts, node));
         list.map_or(NodeCounters::default(), |list| NodeCounters {
-            total: list.total,
-            free: list.free,
+            total: list.total(),
+            free: list.free.peek(),
         })
     }
 }
@@ -372,14 +384,9 @@ impl<M: Mmu> Frames<M> {
 impl<M: Mmu> Frames<M> {
     /// The free huge pages of a node, not more than there can be.
     fn listed(&self, size: HugeSize, node: u32) -> impl Iterator<Item = Pfn> {
-        // SAFETY: 1: nothing else runs.
-        let list = unsafe { self.pools(size).nodes.get(node).list.peek() };
-        let next = |pfn: &Pfn| {
-            // SAFETY: 1: nothing else runs.
-            let links = unsafe { self.get(*pfn).links.peek() };
-            page_at(links.next)
-        };
-        core::iter::successors(page_at(list.head), next).take(self.table.len() as usize)
+        let list = self.pools(size).nodes.get(node);
+        let next = |pfn: &Pfn| page_at(self.get(*pfn).peek_next());
+        core::iter::successors(page_at(list.head.peek()), next).take(self.table.len() as usize)
     }
 
     /// Clears the free huge pages, too: see [`Self::clear_free`].
@@ -411,8 +418,7 @@ impl<M: Mmu> Frames<M> {
 
     fn pools_add_up(&self, size: HugeSize) -> Result<(), &'static str> {
         let pools = self.pools(size);
-        // SAFETY: 1: nothing else runs.
-        let counts = unsafe { pools.counts.peek() };
+        let counts = pools.counts.peek(|counts| *counts);
         if counts.reserved > counts.free {
             return Err("more are reserved than are free");
         }
@@ -424,8 +430,7 @@ impl<M: Mmu> Frames<M> {
         });
         let (mut free, mut total) = (0, 0);
         for node in 0..self.nodes() {
-            // SAFETY: 1: nothing else runs.
-            let list = unsafe { pools.nodes.get(node).list.peek() };
+            let list = pools.nodes.get(node);
             let mut found = 0;
             for pfn in self.listed(size, node) {
                 let frame = self.get(pfn);
@@ -438,11 +443,11 @@ impl<M: Mmu> Frames<M> {
                 }
                 found += 1;
             }
-            if found != list.free {
+            if found != list.free.peek() {
                 return Err("a node's count of free ones differs from its list");
             }
             free += found;
-            total += list.total;
+            total += list.total();
         }
         if free != counts.free {
             return Err("the count of free ones differs from the lists");

@@ -19,7 +19,7 @@
 use crate::system::System;
 use core::panic::Location;
 use minflt_pgtable::Mmu;
-use minflt_sync::Atomic;
+use minflt_sync::{Atomic, StaticRef};
 
 /// Which allocations to refuse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +39,8 @@ pub(crate) struct Refusals<M: Mmu> {
     left: Atomic<u64, M>,
     /// 1 where those after it are refused as well.
     lasting: Atomic<u64, M>,
-    /// The caller of the first that was refused: an address of a `Location`, 0 for none.
-    site: Atomic<u64, M>,
+    /// The caller of the first that was refused.
+    site: StaticRef<Location<'static>, M>,
 }
 
 impl<M: Mmu> Refusals<M> {
@@ -48,7 +48,7 @@ impl<M: Mmu> Refusals<M> {
         Self {
             left: Atomic::new(0),
             lasting: Atomic::new(0),
-            site: Atomic::new(0),
+            site: StaticRef::none(),
         }
     }
 
@@ -61,7 +61,7 @@ impl<M: Mmu> Refusals<M> {
         self.left.poke(left);
         self.lasting.poke(lasting);
         if what != Refuse::Nothing {
-            self.site.poke(0);
+            self.site.poke(None);
         }
     }
 
@@ -75,19 +75,13 @@ impl<M: Mmu> Refusals<M> {
             self.left.poke(left - 1);
             return false;
         }
-        if self.site.peek() == 0 {
-            self.site.poke(core::ptr::from_ref(site) as u64);
+        if self.site.peek().is_none() {
+            self.site.poke(Some(site));
         }
         if self.lasting.peek() == 0 {
             self.left.poke(0);
         }
         true
-    }
-
-    fn refused(&self) -> Option<&'static Location<'static>> {
-        let site = self.site.peek() as *const Location<'static>;
-        // SAFETY: null, or the address of a static reference.
-        unsafe { site.as_ref() }
     }
 }
 
@@ -103,6 +97,6 @@ impl<M: Mmu> System<M> {
     /// The line whose allocation was the first to be refused since the last arming.
     #[must_use]
     pub fn refused_allocation(&self) -> Option<&'static Location<'static>> {
-        self.frames.refusals.refused()
+        self.frames.refusals.site.peek()
     }
 }

@@ -144,14 +144,12 @@ impl<M: Mmu> Zone<M> {
     }
 
     pub(crate) fn count_free(&self) -> u64 {
-        // SAFETY: 1: called while nothing else runs.
-        unsafe { self.lists.peek() }.spare()
+        self.lists.peek(Lists::spare)
     }
 
     /// The frames that were used at least once.
     pub(crate) fn touched(&self) -> Range<u64> {
-        // SAFETY: 1: called while nothing else runs.
-        self.start..unsafe { self.lists.peek() }.untouched
+        self.start..self.lists.peek(|lists| lists.untouched)
     }
 
     /// The next frames to look at for ones to take from user memory, all of which were used at
@@ -173,8 +171,7 @@ impl<M: Mmu> Zone<M> {
             let mut at = lists.heads[order as usize];
             while at != 0 {
                 (0..1 << order).for_each(|i| visit(Pfn(u64::from(at) + i)));
-                // SAFETY: 1: under the zone's lock.
-                at = unsafe { table.get(Pfn(u64::from(at))).links.get() }.next;
+                at = table.get(Pfn(u64::from(at))).links().next;
             }
         }
     }
@@ -285,27 +282,27 @@ impl Lists {
         let next = core::mem::replace(&mut self.heads[order as usize], pfn.0 as u32);
         let frame = table.get(pfn);
         frame.set_free_block(order);
-        // SAFETY: 1: under the zone's lock.
-        *unsafe { frame.links.get_mut() } = Links { next, prev: 0 };
+        frame.link(|links| *links = Links { next, prev: 0 });
         if next != 0 {
-            // SAFETY: 1: under the zone's lock.
-            unsafe { table.get(Pfn(u64::from(next))).links.get_mut() }.prev = pfn.0 as u32;
+            let next = table.get(Pfn(u64::from(next)));
+            next.link(|links| links.prev = pfn.0 as u32);
         }
     }
 
     fn unlink<M: Mmu>(&mut self, table: &FrameTable<M>, pfn: Pfn, order: u32) {
         let frame = table.get(pfn);
-        // SAFETY: 1: under the zone's lock.
-        let Links { next, prev } = *unsafe { frame.links.get() };
+        let Links { next, prev } = frame.links();
         if next != 0 {
-            // SAFETY: 1: under the zone's lock.
-            unsafe { table.get(Pfn(u64::from(next))).links.get_mut() }.prev = prev;
+            table
+                .get(Pfn(u64::from(next)))
+                .link(|links| links.prev = prev);
         }
         if prev == 0 {
             self.heads[order as usize] = next;
         } else {
-            // SAFETY: 1: under the zone's lock.
-            unsafe { table.get(Pfn(u64::from(prev))).links.get_mut() }.next = next;
+            table
+                .get(Pfn(u64::from(prev)))
+                .link(|links| links.next = next);
         }
         frame.set_use(crate::memory::frame::Use::Free);
     }

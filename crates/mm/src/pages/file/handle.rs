@@ -1,9 +1,8 @@
 //! A file handle: the reference by which a file is used.
 
-use super::{FileAccess, PageCache};
+use super::{FileAccess, FileRef, PageCache};
 use crate::system::System;
 use core::fmt;
-use core::ptr::NonNull;
 use minflt_pgtable::Mmu;
 
 /// A reference to a file. Dropping the last one, and the last mapping, writes back what is dirty
@@ -11,26 +10,22 @@ use minflt_pgtable::Mmu;
 /// [`MmHandle`](crate::MmHandle).
 pub struct FileHandle<'s, M: Mmu> {
     pub(crate) sys: &'s System<M>,
-    pub(crate) cache: NonNull<PageCache<M>>,
+    pub(crate) cache: FileRef<M>,
     pub(crate) access: FileAccess,
 }
 
-// SAFETY: a `PageCache` is made to be shared by threads.
-unsafe impl<M: Mmu> Send for FileHandle<'_, M> {}
-// SAFETY: as above.
-unsafe impl<M: Mmu> Sync for FileHandle<'_, M> {}
-
 impl<'s, M: Mmu> FileHandle<'s, M> {
     pub(crate) fn cache(&self) -> &PageCache<M> {
-        // SAFETY: this handle counts.
-        unsafe { self.cache.as_ref() }
+        &self.cache
     }
 
     /// Another handle of the same file.
     #[must_use]
     pub fn share(&self) -> Self {
-        self.cache().hold();
-        Self { ..*self }
+        Self {
+            cache: self.cache.keep(),
+            ..*self
+        }
     }
 
     /// Another handle of the same file, for loads only.
@@ -71,25 +66,6 @@ impl<'s, M: Mmu> FileHandle<'s, M> {
     #[must_use]
     pub fn number(&self) -> u64 {
         self.cache().id
-    }
-}
-
-impl<M: Mmu> PageCache<M> {
-    /// A handle with a reference that somebody took and left at this address.
-    pub(crate) fn held_at<'a>(address: u64) -> Option<FileHandle<'a, M>> {
-        let cache = Self::at(address)?;
-        Some(FileHandle {
-            sys: cache.system(),
-            cache: NonNull::from(cache),
-            access: FileAccess::ReadWrite,
-        })
-    }
-}
-
-impl<M: Mmu> Drop for FileHandle<'_, M> {
-    fn drop(&mut self) {
-        // SAFETY: 1: the handle's.
-        unsafe { PageCache::put(self.cache) };
     }
 }
 

@@ -47,8 +47,7 @@ pub(crate) struct CacheNode<M: Mmu> {
     slots: [Atomic<u64, M>; SLOTS],
 }
 
-// SAFETY: nobody reads a freed node.
-unsafe impl<M: Mmu> SlabObject for CacheNode<M> {}
+impl<M: Mmu> SlabObject for CacheNode<M> {}
 
 /// The tree.
 #[derive(Debug)]
@@ -298,13 +297,13 @@ fn count<M: Mmu>(at: &CacheNode<M>, height: u64) -> u64 {
 /// 1. `at` is a node of this height of an index without other users, and is unlinked from it.
 unsafe fn free_below<M: Mmu>(sys: &System<M>, at: NonNull<CacheNode<M>>, height: u64) {
     if height > 1 {
-        // SAFETY: 1 of this function.
+        // SAFETY: a node of the index, which is freed after those below it.
         let slots = unsafe { at.as_ref() }.slots.iter();
         for below in slots.filter_map(|slot| node_ptr(slot.load(Ordering::Relaxed))) {
-            // SAFETY: 1: 1 of this function.
+            // SAFETY: 1: by 1 the index is the caller's; this slot is not followed again.
             unsafe { free_below::<M>(sys, below, height - 1) };
         }
     }
-    // SAFETY: 1, 2: 1 of this function.
+    // SAFETY: 1, 2: made by `put_in`, named by nothing that is left, by 1.
     unsafe { sys.files.nodes.free(at, sys) };
 }

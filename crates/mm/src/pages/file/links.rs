@@ -39,12 +39,7 @@ pub(crate) struct FileLink<M: Mmu> {
     own: Atomic<u64, M>,
 }
 
-// SAFETY: the free link overwrites the cache of a link that no tree has.
-unsafe impl<M: Mmu> SlabObject for FileLink<M> {}
-// SAFETY: what the pointers lead to is shared by the lock named above.
-unsafe impl<M: Mmu> Send for FileLink<M> {}
-// SAFETY: as above.
-unsafe impl<M: Mmu> Sync for FileLink<M> {}
+impl<M: Mmu> SlabObject for FileLink<M> {}
 
 /// The link at an address that a VMA names.
 fn link<'a, M: Mmu>(address: u64) -> Option<&'a FileLink<M>> {
@@ -259,7 +254,7 @@ fn close_huge<M: Mmu>(sys: &System<M>, lock: u64, own: u64) {
         unsafe { HugeLock::put(lock, sys) };
     }
     if let Some(own) = OwnPages::<M>::ptr(own) {
-        // SAFETY: 1: as above.
+        // SAFETY: 1: the link's, which nobody finds any more.
         unsafe { OwnPages::put(own, sys) };
     }
 }

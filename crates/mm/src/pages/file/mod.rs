@@ -59,17 +59,17 @@ pub(crate) use pages::{Looked, Sought};
 pub(crate) use part::FilePart;
 pub(crate) use read::NotRead;
 pub(crate) use truncate::clear_bytes;
-pub(crate) use unused::{Unused, UnusedFiles};
+pub(crate) use unused::{FileRef, Unused, UnusedFiles};
 
 use crate::base::attrs::VmaView;
 use crate::base::error::NoMemory;
 use crate::base::file::FileKey;
 use crate::base::huge_size::HugeSize;
+use crate::memory::lifetime::SystemRef;
 use crate::pages::interval::Spans;
 use crate::pages::reserved::reserve::Reservations;
 use crate::system::System;
 use core::fmt;
-use core::ptr::NonNull;
 use index::Index;
 use links::FileLink;
 use minflt_addr::Pfn;
@@ -102,8 +102,8 @@ pub enum FileAccess {
 /// The cached pages of a file, and its mappings.
 #[repr(C, align(64))]
 pub(crate) struct PageCache<M: Mmu> {
-    system: *const System<M>,
-    /// The device for read-in and writeback; `None` for an in-memory file.
+    system: SystemRef<M>,
+    /// Where pages come from and go to; `None` for a file that is memory only.
     ops: Option<&'static dyn FileOps<M>>,
     /// Distinguishes it from every other file of the system, and names it in `maps`. Immutable.
     pub(crate) id: u64,
@@ -176,12 +176,7 @@ impl<M: Mmu> Files<M> {
     }
 }
 
-// SAFETY: the free link overwrites `system`, which is not read after the cache is freed.
-unsafe impl<M: Mmu> SlabObject for PageCache<M> {}
-// SAFETY: the system outlives it and is shared, as `FileOps` is; all else is shared by its locks.
-unsafe impl<M: Mmu> Send for PageCache<M> {}
-// SAFETY: as above.
-unsafe impl<M: Mmu> Sync for PageCache<M> {}
+impl<M: Mmu> SlabObject for PageCache<M> {}
 
 impl<M: Mmu> System<M> {
     /// A file; a hugetlb file, if a page size is given.
@@ -195,8 +190,8 @@ impl<M: Mmu> System<M> {
             return Err(NoMemory);
         }
         let locks = self.config.sleeping_locks;
-        let cache = PageCache {
-            system: self,
+        let cache = FileRef::create(self, |system| PageCache {
+            system,
             ops,
             id: self.new_id(),
             index: Index::new(),
@@ -215,9 +210,8 @@ impl<M: Mmu> System<M> {
             huge,
             segment: Atomic::new(0),
             unused: Atomic::new(0),
-        };
-        let cache = self.files.caches.alloc(cache, self).map_err(|_| NoMemory)?;
-        self.list_file(cache);
+        })?;
+        self.list_file(&cache);
         if ops.is_some() {
             self.files.on_devices.add(1, Ordering::Relaxed);
         }
@@ -229,10 +223,8 @@ impl<M: Mmu> System<M> {
     }
 
     /// Puts a file in front of all files.
-    fn list_file(&self, cache: NonNull<PageCache<M>>) {
+    fn list_file(&self, new: &PageCache<M>) {
         let mut first = self.files.first.lock();
-        // SAFETY: allocated just now.
-        let new = unsafe { cache.as_ref() };
         new.next.store(*first, Ordering::Relaxed);
         if let Some(second) = PageCache::<M>::at(*first) {
             second.prev.store(new.address(), Ordering::Relaxed);
@@ -255,8 +247,7 @@ impl<M: Mmu> System<M> {
 
     /// Calls `visit` with each file. For oracles, while nothing runs.
     pub(crate) fn each_file(&self, mut visit: impl FnMut(&PageCache<M>)) {
-        // SAFETY: 1: nothing else runs.
-        let mut at = unsafe { *self.files.first.peek() };
+        let mut at = self.files.first.peek(|first| *first);
         while let Some(cache) = PageCache::<M>::at(at) {
             at = cache.next.peek();
             visit(cache);
@@ -266,8 +257,7 @@ impl<M: Mmu> System<M> {
 
 impl<M: Mmu> PageCache<M> {
     pub(crate) fn system(&self) -> &System<M> {
-        // SAFETY: a system outlives its files.
-        unsafe { &*self.system }
+        self.system.get()
     }
 
     pub(crate) fn address(&self) -> u64 {
@@ -277,12 +267,6 @@ impl<M: Mmu> PageCache<M> {
     /// The name that mappings know it by.
     pub(crate) fn key(&self) -> FileKey {
         FileKey::of(self.address())
-    }
-
-    /// The cache at an address that a list, a frame or a record names, which keeps it.
-    pub(crate) fn at<'a>(address: u64) -> Option<&'a Self> {
-        // SAFETY: lists and records name living caches, and the caller holds what keeps them.
-        unsafe { (address as *const Self).as_ref() }
     }
 
     /// How many nodes its index has. For oracles, while nothing runs.

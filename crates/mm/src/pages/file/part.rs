@@ -4,7 +4,6 @@ use super::{FileAccess, FileHandle, PageCache};
 use crate::base::attrs::VmaView;
 use crate::base::error::{FileError, MadviseError};
 use core::ops::Range;
-use core::ptr::NonNull;
 use minflt_addr::VirtRange;
 use minflt_pgtable::{Mmu, Paging};
 
@@ -18,12 +17,11 @@ pub(crate) struct FilePart<'m, M: Mmu> {
 impl<'m, M: Mmu> FilePart<'m, M> {
     /// What `part` of the mapping `view` has of its file. The caller holds the mapping.
     pub(crate) fn new(cache: &'m PageCache<M>, view: &VmaView, part: VirtRange) -> Self {
-        cache.hold();
         let first = view.page_index::<M::Paging>(part.start());
         Self {
             file: FileHandle {
                 sys: cache.system(),
-                cache: NonNull::from(cache),
+                cache: cache.keep(),
                 access: FileAccess::ReadWrite,
             },
             view: *view,

@@ -1,4 +1,4 @@
-//! Unreferenced files, until they are closed.
+//! References to files, and unreferenced files until they are closed.
 //!
 //! # Problem
 //! Dropping the last reference to a file writes back dirty pages, and frees all: a wait for a
@@ -18,9 +18,13 @@
 //!
 //! Linux: fput, which leaves the last reference to `task_work` or a work queue (fs/file_table.c).
 
-use super::PageCache;
+use super::{FileAccess, FileHandle, PageCache};
+use crate::base::error::NoMemory;
+use crate::memory::lifetime::SystemRef;
+use crate::system::System;
 use core::cell::Cell;
 use core::mem::ManuallyDrop;
+use core::ops::Deref;
 use core::ptr::NonNull;
 use minflt_pgtable::Mmu;
 use minflt_sync::{Job, Ordering, lockdep};
@@ -33,7 +37,97 @@ pub(crate) struct Unused<M: Mmu> {
     cache: NonNull<PageCache<M>>,
 }
 
+/// A reference to a file. Dropping the last one closes the file.
+///
+/// # Invariants
+/// 1. It counts in the file.
+pub(crate) struct FileRef<M: Mmu> {
+    cache: NonNull<PageCache<M>>,
+}
+
+// SAFETY: a `PageCache` may be shared by threads.
+unsafe impl<M: Mmu> Send for FileRef<M> {}
+// SAFETY: as above.
+unsafe impl<M: Mmu> Sync for FileRef<M> {}
+
+impl<M: Mmu> FileRef<M> {
+    /// The first reference to a new file, which `make` makes with that one counted.
+    pub(super) fn create(
+        sys: &System<M>,
+        make: impl FnOnce(SystemRef<M>) -> PageCache<M>,
+    ) -> Result<Self, NoMemory> {
+        // SAFETY: 1: for a cache that is allocated below, or given up.
+        let cache = make(unsafe { SystemRef::new(sys) });
+        let cache = sys.files.caches.alloc(cache, sys).map_err(|_| NoMemory)?;
+        // INVARIANT: 1: it starts with one.
+        Ok(Self { cache })
+    }
+
+    /// # Safety
+    /// 1. A reference that the caller has is this one's from now on.
+    const unsafe fn new(cache: NonNull<PageCache<M>>) -> Self {
+        // INVARIANT: 1: 1 of this function.
+        Self { cache }
+    }
+
+    /// Where the file is.
+    pub(crate) const fn as_ptr(&self) -> NonNull<PageCache<M>> {
+        self.cache
+    }
+}
+
+impl<M: Mmu> Deref for FileRef<M> {
+    type Target = PageCache<M>;
+
+    fn deref(&self) -> &PageCache<M> {
+        // SAFETY: by the invariant it is not closed.
+        unsafe { self.cache.as_ref() }
+    }
+}
+
+impl<M: Mmu> Drop for FileRef<M> {
+    fn drop(&mut self) {
+        // SAFETY: 1: by the invariant.
+        unsafe { PageCache::put(self.cache) };
+    }
+}
+
 impl<M: Mmu> PageCache<M> {
+    /// The cache at an address that a list, a frame or a record names, which keeps it.
+    pub(crate) fn at<'a>(address: u64) -> Option<&'a Self> {
+        // SAFETY: lists and records name living caches, and the caller holds what keeps them.
+        unsafe { (address as *const Self).as_ref() }
+    }
+
+    /// Another reference to a file that somebody has one to.
+    pub(crate) fn keep(&self) -> FileRef<M> {
+        if self.refs.add(1, Ordering::Relaxed) == 0 {
+            M::violation(format_args!("reference to a file that is being closed"));
+        }
+        // SAFETY: 1: counted by the line before.
+        unsafe { FileRef::new(NonNull::from(self)) }
+    }
+
+    /// A handle of it, unless the last one has gone already.
+    pub(crate) fn try_handle(&self) -> Option<FileHandle<'_, M>> {
+        let mut found = self.refs.load(Ordering::Relaxed);
+        while found != 0 {
+            let how = (Ordering::Relaxed, Ordering::Relaxed);
+            match self.refs.cas(found, found + 1, how.0, how.1) {
+                Ok(_) => {
+                    return Some(FileHandle {
+                        sys: self.system(),
+                        // SAFETY: 1: counted by the exchange.
+                        cache: unsafe { FileRef::new(NonNull::from(self)) },
+                        access: FileAccess::ReadWrite,
+                    });
+                }
+                Err(now) => found = now,
+            }
+        }
+        None
+    }
+
     /// One less. The last one writes back what is dirty, and drops the pages.
     ///
     /// # Context
@@ -43,7 +137,7 @@ impl<M: Mmu> PageCache<M> {
     /// 1. The caller has a reference to the cache, which is gone when this returns, and perhaps the
     ///    cache with it: hence no `self`.
     pub(crate) unsafe fn put(cache: NonNull<Self>) {
-        // SAFETY: 1: 1 of this function.
+        // SAFETY: 1: the caller's reference goes with this, by 1 of this function.
         drop(unsafe { Self::unused(cache) });
     }
 
@@ -56,7 +150,7 @@ impl<M: Mmu> PageCache<M> {
     pub(crate) unsafe fn unused(cache: NonNull<Self>) -> Option<Unused<M>> {
         // ORDERING: Release; pairs with [file-put]. Acquire, by the same step; pairs with
         // [file-put].
-        // SAFETY: 1 of this function.
+        // SAFETY: the caller's reference keeps it until the step, by 1 of this function.
         let last = unsafe { cache.as_ref() }.refs.sub(1, Ordering::AcqRel) == 1;
         // INVARIANT: the step that takes a count to 0 is made once.
         last.then(|| Unused { cache })

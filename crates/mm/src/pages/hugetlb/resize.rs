@@ -35,7 +35,7 @@ impl<M: Mmu> Pools<M> {
     fn total_locked(&self, counts: &Counts, spread: Spread) -> u64 {
         match spread {
             Spread::All => counts.total,
-            Spread::Only(node) => self.list_locked(counts, node).total,
+            Spread::Only(node) => self.list_locked(counts, node).total(),
         }
     }
 
@@ -114,7 +114,7 @@ impl<M: Mmu> Frames<M> {
         if spread == Spread::All {
             counts.next_grow = pools.after(node);
         }
-        pools.list_locked_mut(&mut counts, node).total += 1;
+        pools.list_locked_mut(&mut counts, node).add_total(1);
         pools.push(&mut counts, &self.table, node, pfn);
         true
     }
@@ -152,7 +152,7 @@ impl<M: Mmu> Frames<M> {
         if spread == Spread::All {
             counts.next_shrink = pools.after(node);
         }
-        pools.list_locked_mut(&mut counts, node).total -= 1;
+        pools.list_locked_mut(&mut counts, node).add_total(-1);
         drop(counts);
         self.free_block(pfn, order);
         true

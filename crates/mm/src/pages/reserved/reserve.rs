@@ -48,20 +48,20 @@
 
 use crate::base::error::NoMemory;
 use crate::system::System;
-use core::ptr::NonNull;
+use core::mem::replace;
 use minflt_pgtable::Mmu;
 use minflt_sync::order::ReservationLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Plain, SpinLock};
+use minflt_sync::{Own, Owned, SpinLock};
 
-/// Where a region lies; `None` for nowhere.
-type Link<M> = Option<NonNull<Region<M>>>;
+/// A region and those behind it, or none.
+type Link<M> = Option<Owned<Region<M>>>;
 
 /// Some pages next to each other.
 #[derive(Debug)]
 pub(crate) struct Region<M: Mmu> {
     /// Guarded by: the lock of the map, while it is in one.
-    part: Plain<Part<M>, M>,
+    part: Own<Part<M>, M>,
 }
 
 #[derive(Debug)]
@@ -74,9 +74,7 @@ struct Part<M: Mmu> {
     next: Link<M>,
 }
 
-// SAFETY: the free link overwrites the first page of a region that is in no list, and is not read
-// otherwise.
-unsafe impl<M: Mmu> SlabObject for Region<M> {}
+impl<M: Mmu> SlabObject for Region<M> {}
 
 /// A map of pages: see the module.
 #[derive(Debug)]
@@ -87,15 +85,17 @@ pub(crate) struct Reservations<M: Mmu> {
 /// The regions, in order.
 ///
 /// # Invariants
-/// Each is a live object of the slab, in this list only. `from < to`, and `to` is below the next
-/// one's `from`. They are accessed with the list's lock held, or after they were removed from it.
+/// `from < to`, and `to` is below the next one's `from`.
 #[derive(Debug)]
 struct List<M: Mmu> {
     first: Link<M>,
 }
 
-// SAFETY: the regions are the list's, and it is used by one at a time.
-unsafe impl<M: Mmu> Send for List<M> {}
+/// Where a list is linked: at its beginning, or behind a region.
+enum Place<'l, M: Mmu> {
+    First(&'l mut Link<M>),
+    Behind(&'l mut Own<Part<M>, M>),
+}
 
 /// A range that is to be added, with all memory that this may need. Dropped, it adds nothing.
 #[must_use = "adds nothing when it is dropped"]
@@ -230,16 +230,14 @@ impl<M: Mmu> Reservations<M> {
     }
 
     fn peek_each(&self, mut visit: impl FnMut(u64, u64)) {
-        // SAFETY: 1: nothing else runs.
-        let mut at = unsafe { self.list.peek() }.first;
-        while let Some(region) = at {
-            // SAFETY: by the list's invariants.
-            let region = unsafe { region.as_ref() };
-            // SAFETY: 1: nothing else runs.
-            let part = unsafe { region.part.peek() };
-            visit(part.from, part.to);
-            at = part.next;
-        }
+        self.list.peek(|list| {
+            let mut at = list.first.as_ref();
+            while let Some(region) = at {
+                let part = region.part.peek();
+                visit(part.from, part.to);
+                at = part.next.as_ref();
+            }
+        });
     }
 }
 
@@ -280,10 +278,9 @@ impl<M: Mmu> List<M> {
             next: None,
         };
         let region = Region {
-            part: Plain::new(part),
+            part: Own::new(part),
         };
-        let region = sys.huge.regions.alloc(region, sys).ok()?;
-        // INVARIANT: allocated just now.
+        let region = sys.huge.regions.alloc_owned(region, sys).ok()?;
         Some(Self {
             first: Some(region),
         })
@@ -295,53 +292,32 @@ impl<M: Mmu> List<M> {
         }
     }
 
-    fn part(&self, at: NonNull<Region<M>>) -> &Part<M> {
-        // SAFETY: by the invariants it lives.
-        let region = unsafe { at.as_ref() };
-        // SAFETY: 1: the list is borrowed, so it has its regions to itself.
-        unsafe { region.part.get() }
-    }
-
-    fn part_mut(&mut self, at: NonNull<Region<M>>) -> &mut Part<M> {
-        // SAFETY: by the invariants it lives; what it is borrowed from is its slab's memory.
-        let region = unsafe { at.as_ref() };
-        // SAFETY: 1: the list is borrowed alone, and so is the part.
-        unsafe { region.part.get_mut() }
-    }
-
-    /// Makes what follows `before`, or the list, begin with `next`.
-    fn link(&mut self, before: Link<M>, next: Link<M>) {
-        match before {
-            Some(before) => self.part_mut(before).next = next,
-            None => self.first = next,
+    /// Where the first region is linked that does not end below `from`, nor at it where `touching`
+    /// is `Apart`.
+    fn pass(&mut self, from: u64, touching: Touching) -> Place<'_, M> {
+        let mut place = Place::First(&mut self.first);
+        while let Some(region) = place.peek()
+            && touching.passes(region.part.get(), from)
+        {
+            place = place.step();
         }
-    }
-
-    /// Passes the regions that end below `from`, or at it where `touching` is `No`: the last of
-    /// these, and the one behind it.
-    fn pass(&self, from: u64, touching: Touching) -> (Link<M>, Link<M>) {
-        let (mut before, mut at) = (None, self.first);
-        while let Some(region) = at {
-            let part = self.part(region);
-            let passed = part.to < from || touching == Touching::Apart && part.to == from;
-            if !passed {
-                break;
-            }
-            (before, at) = (at, part.next);
-        }
-        (before, at)
+        place
     }
 
     fn count(&self, from: u64, to: u64) -> u64 {
-        let (_, mut at) = self.pass(from, Touching::Apart);
-        let mut found = 0;
-        while let Some(region) = at {
-            let part = self.part(region);
-            if part.from >= to {
-                break;
-            }
+        let (mut at, mut found) = (self.first.as_ref(), 0);
+        while let Some(region) = at
+            && let part = region.part.get()
+            && Touching::Apart.passes(part, from)
+        {
+            at = part.next.as_ref();
+        }
+        while let Some(region) = at
+            && let part = region.part.get()
+            && part.from < to
+        {
             found += part.to.min(to) - part.from.max(from);
-            at = part.next;
+            at = part.next.as_ref();
         }
         found
     }
@@ -353,38 +329,40 @@ impl<M: Mmu> List<M> {
         if from == to {
             return (0, spare);
         }
-        let (before, first) = self.pass(from, Touching::One);
-        let touched = first.filter(|first| self.part(*first).from <= to);
-        let Some(grown) = touched else {
-            let Some(new) = spare.first.take() else {
+        let mut place = self.pass(from, Touching::One);
+        let first = place.peek().map(|first| first.part.get().from);
+        if first.is_none_or(|first| first > to) {
+            let Some(mut new) = spare.first.take() else {
                 return (0, spare);
             };
-            *self.part_mut(new) = Part {
-                from,
-                to,
-                next: first,
-            };
-            self.link(before, Some(new));
+            let next = place.quiet().take();
+            *new.part.get_mut() = Part { from, to, next };
+            place.link(Some(new));
             return (added, spare);
-        };
+        }
         // All that it touches become the first of them.
-        let start = self.part(grown).from.min(from);
-        let (mut last, mut end) = (grown, self.part(grown).to.max(to));
-        while let Some(next) = self.part(last).next {
-            let part = self.part(next);
-            if part.from > to {
-                break;
-            }
+        let Some(grown) = place.quiet() else {
+            return (0, spare);
+        };
+        let start = grown.part.get().from.min(from);
+        let mut end = grown.part.get().to.max(to);
+        let mut last = Place::Behind(&mut grown.part);
+        let mut absorbs = false;
+        while let Some(part) = last.announced().map(|next| next.part.get())
+            && part.from <= to
+        {
             end = end.max(part.to);
-            last = next;
+            last = last.step();
+            absorbs = true;
         }
-        let behind = self.part(last).next;
-        if last != grown {
-            let absorbed = self.part(grown).next;
-            self.part_mut(last).next = spare.first;
-            spare.first = absorbed;
+        last.announced();
+        let behind = last.quiet().take();
+        if absorbs {
+            last.link(spare.first.take());
+            grown.part.get();
+            spare.first = grown.part.peek_mut().next.take();
         }
-        *self.part_mut(grown) = Part {
+        *grown.part.get_mut() = Part {
             from: start,
             to: end,
             next: behind,
@@ -396,51 +374,100 @@ impl<M: Mmu> List<M> {
     /// Takes a region out of `spare` where it needs one.
     fn remove(&mut self, from: u64, to: u64, spare: &mut Self) -> Result<(u64, Self), Split> {
         let mut regions = Self { first: None };
-        let (mut before, mut at) = self.pass(from, Touching::Apart);
+        let mut place = self.pass(from, Touching::Apart);
         let mut removed = 0;
-        while let Some(region) = at.filter(|_| from < to) {
+        while from < to
+            && let Some(region) = place.quiet()
+        {
             let &Part {
                 from: start,
                 to: end,
-                next,
-            } = self.part(region);
+                ..
+            } = region.part.get();
             if start >= to {
                 break;
             }
             removed += end.min(to) - start.max(from);
             if start < from && end > to {
                 // The only one, and nothing was changed yet.
-                let rest = spare.first.take().ok_or(Split)?;
-                *self.part_mut(rest) = Part {
+                let mut rest = spare.first.take().ok_or(Split)?;
+                *rest.part.get_mut() = Part {
                     from: to,
                     to: end,
-                    next,
+                    next: region.part.peek_mut().next.take(),
                 };
-                let part = self.part_mut(region);
+                let part = region.part.get_mut();
                 (part.to, part.next) = (from, Some(rest));
+                place = place.step();
             } else if start < from {
-                self.part_mut(region).to = from;
+                region.part.get_mut().to = from;
             } else if end > to {
-                self.part_mut(region).from = to;
+                region.part.get_mut().from = to;
             } else {
-                self.link(before, next);
-                self.part_mut(region).next = regions.first;
-                regions.first = at;
-                at = next;
+                let next = region.part.peek_mut().next.take();
+                if let Some(mut gone) = place.link(next) {
+                    gone.part.get_mut().next = regions.first.take();
+                    regions.first = Some(gone);
+                }
                 continue;
             }
-            (before, at) = (at, next);
+            place = place.step();
         }
         Ok((removed, regions))
     }
 
-    /// Frees the regions of a list that has no other user.
-    fn free(self, sys: &System<M>) {
-        let mut at = self.first;
-        while let Some(region) = at {
-            at = self.part(region).next;
-            // SAFETY: 1, 2: by the invariants live, in no other list, and read for the last time.
-            unsafe { sys.huge.regions.free(region, sys) };
+    /// Frees the regions of a list that nobody else has.
+    fn free(mut self, sys: &System<M>) {
+        while let Some(mut region) = self.first.take() {
+            region.part.get();
+            self.first = region.part.peek_mut().next.take();
+            sys.huge.regions.put_back(region, sys);
+        }
+    }
+}
+
+impl<M: Mmu> Place<'_, M> {
+    /// What is linked there.
+    const fn peek(&self) -> Option<&Owned<Region<M>>> {
+        match self {
+            Self::First(link) => link.as_ref(),
+            Self::Behind(part) => part.peek().next.as_ref(),
+        }
+    }
+
+    /// The same, announcing that it is looked at.
+    fn announced(&self) -> Option<&Owned<Region<M>>> {
+        match self {
+            Self::First(link) => link.as_ref(),
+            Self::Behind(part) => part.get().next.as_ref(),
+        }
+    }
+
+    /// The link, for who announces what it does, or takes something off that it links again.
+    const fn quiet(&mut self) -> &mut Link<M> {
+        match self {
+            Self::First(link) => link,
+            Self::Behind(part) => &mut part.peek_mut().next,
+        }
+    }
+
+    /// Links something else there; returns what was.
+    fn link(&mut self, to: Link<M>) -> Link<M> {
+        match self {
+            Self::First(link) => replace(link, to),
+            Self::Behind(part) => replace(&mut part.get_mut().next, to),
+        }
+    }
+
+    /// The place behind the region that is linked here.
+    fn step(self) -> Self {
+        let link = match self {
+            Self::First(link) => link,
+            Self::Behind(part) => &mut part.peek_mut().next,
+        };
+        match link {
+            Some(region) => Self::Behind(&mut region.part),
+            None => Self::First(link),
         }
     }
 }
@@ -452,4 +479,11 @@ enum Touching {
     One,
     /// No.
     Apart,
+}
+
+impl Touching {
+    /// Whether a region lies in front of what begins at `from`.
+    const fn passes<M: Mmu>(self, part: &Part<M>, from: u64) -> bool {
+        part.to < from || matches!(self, Self::Apart) && part.to == from
+    }
 }

@@ -45,15 +45,15 @@ use crate::base::error::NoMemory;
 use crate::memory::frame::Frame;
 use crate::mm::Mm;
 use crate::pages::interval::{Span, Spans};
+use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
 use core::mem::offset_of;
-use core::ops::Range;
 use core::ptr::NonNull;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
 use minflt_sync::order::AnonVmaLock;
-use minflt_sync::slab::SlabObject;
+use minflt_sync::slab::{Kept, SlabObject};
 use minflt_sync::{Atomic, Ordering, RwSem};
 
 /// Leads from the pages that one VMA created to the VMAs that may map them.
@@ -95,22 +95,12 @@ pub(crate) struct Chain<M: Mmu> {
     pub(super) last: Atomic<u64, M>,
 }
 
-// SAFETY: the free link overwrites the parent, which is read with a reference only. Readers without
-// a reference read the root, the count and the lock only; zeros are an unused anon_vma and a free
-// lock.
-unsafe impl<M: Mmu> SlabObject for AnonVma<M> {
-    const KEPT: Range<usize> = offset_of!(Self, root)..size_of::<Self>();
+impl<M: Mmu> SlabObject for AnonVma<M> {
+    // SAFETY: 1: the last three fields, which are all that those without a reference look at. 2:
+    // zeros are an anon_vma that nobody has, and a free lock, as is what the one before leaves.
+    const KEPT: Kept = unsafe { Kept::new(offset_of!(Self, root), size_of::<Self>()) };
 }
-// SAFETY: nobody reads a freed link.
-unsafe impl<M: Mmu> SlabObject for Chain<M> {}
-// SAFETY: what the pointers lead to is shared by the locks named above.
-unsafe impl<M: Mmu> Send for AnonVma<M> {}
-// SAFETY: as above.
-unsafe impl<M: Mmu> Sync for AnonVma<M> {}
-// SAFETY: as above.
-unsafe impl<M: Mmu> Send for Chain<M> {}
-// SAFETY: as above.
-unsafe impl<M: Mmu> Sync for Chain<M> {}
+impl<M: Mmu> SlabObject for Chain<M> {}
 
 impl<M: Mmu> AnonVma<M> {
     /// Start offsets of its fields, ascending: for names.
@@ -136,14 +126,25 @@ impl<M: Mmu> AnonVma<M> {
         unsafe { NonNull::new_unchecked(root) }
     }
 
+    /// A reference to its root, which [`System::discard_anon_vma`] gives up.
+    pub(super) fn hold_root(&self) -> NonNull<Self> {
+        self.root().refs.add(1, Ordering::Relaxed);
+        self.root_ptr()
+    }
+
+    /// That of the mapping it was forked from. The root's lock is held.
+    pub(super) const fn parent(&self) -> &Self {
+        // SAFETY: whoever is chained to a child is chained to its parent, too.
+        unsafe { self.parent.as_ref() }
+    }
+
     fn is_root(&self) -> bool {
         core::ptr::eq(self.root(), self)
     }
 
     /// Puts the link of a mapping that is as `view` says into the tree. The root's lock is held.
-    pub(super) fn link(&self, chain: NonNull<Chain<M>>, view: &VmaView) {
-        // SAFETY: the caller made it.
-        self.spans.put(&unsafe { chain.as_ref() }.span, view);
+    pub(super) fn link(&self, chain: &Chain<M>, view: &VmaView) {
+        self.spans.put(&chain.span, view);
     }
 
     /// Whether a mapping that is forked from `parent` may have it for its own.
@@ -153,7 +154,7 @@ impl<M: Mmu> AnonVma<M> {
         if config.lacks::<M>(NegativeControl::ChildrenAndOwners) {
             // Linux: anon_vma_clone before 2555283eb40d.
             let parents = parent.anon_vma.load(Ordering::Relaxed);
-            return address(NonNull::from(self)) != parents && children + active < 2;
+            return address(self) != parents && children + active < 2;
         }
         children < 2 && active == 0
     }
@@ -230,8 +231,8 @@ impl<M: Mmu> System<M> {
     }
 }
 
-pub(super) fn address<T>(object: NonNull<T>) -> u64 {
-    object.as_ptr() as u64
+pub(super) fn address<T>(object: &T) -> u64 {
+    core::ptr::from_ref(object) as u64
 }
 
 /// The link at an address taken from a list, which keeps it.
@@ -264,7 +265,7 @@ pub(crate) fn each_link<M: Mmu>(vma: &Vma<M>, mut visit: impl FnMut(LinkSeen<'_,
 impl<M: Mmu> LinkSeen<'_, M> {
     /// Whether it leads to the anon_vma at this address.
     pub(crate) fn is_to(self, anon_vma: u64) -> bool {
-        address(self.0.anon_vma) == anon_vma
+        address(self.0.anon_vma()) == anon_vma
     }
 
     /// Whether its span says what the record of its mapping says.
@@ -276,10 +277,9 @@ impl<M: Mmu> LinkSeen<'_, M> {
     /// with the tree.
     pub(crate) fn validate_tree(self) -> Result<u64, &'static str> {
         let spans = &self.0.anon_vma().spans;
-        if spans.has_root(&self.0.span) {
-            spans.validate()
-        } else {
-            Ok(0)
+        match spans.has_root(&self.0.span) {
+            true => spans.validate(),
+            false => Ok(0),
         }
     }
 }
@@ -318,9 +318,7 @@ impl<M: Mmu> Vma<M> {
         // SAFETY: lives as long as this mapping is chained to it.
         unsafe { own.as_ref() }
     }
-}
 
-impl<M: Mmu> Vma<M> {
     /// Its own anon_vma, if it is chained to no other.
     pub(crate) fn only_anon_vma(&self) -> Option<&AnonVma<M>> {
         let own = self.own_anon_vma()?;
@@ -329,29 +327,26 @@ impl<M: Mmu> Vma<M> {
     }
 }
 
-impl<M: Mmu> Mm<M> {
-    /// Gives the mapping an anon_vma of its own, if it has none yet. The caller holds `mmap_lock`.
+impl<'h, M: Mmu> Held<'h, M> {
+    /// Gives the mapping an anon_vma of its own, if it has none yet.
     ///
     /// Linux: __anon_vma_prepare.
     #[cold]
     #[inline(never)]
-    pub(crate) fn prepare_anon_vma(&self, vma: &Vma<M>) -> Result<(), NoMemory> {
+    pub(crate) fn prepare_anon_vma(self, vma: &Vma<M>) -> Result<(), NoMemory> {
         let sys = self.system();
-        let shared = self.mergeable_anon_vma(vma);
-        let (anon_vma, fresh) = match shared {
-            Some(neighbours) => (NonNull::from(neighbours), None),
+        let (own, fresh) = match self.mergeable_anon_vma(vma) {
+            Some(neighbours) => (neighbours, None),
             None => {
                 let fresh = sys.new_anon_vma(None)?;
-                (fresh, Some(fresh))
+                (fresh, Some(NonNull::from(fresh)))
             }
         };
-        let chain = sys.new_chain(self, vma, anon_vma).inspect_err(|_| {
+        let chain = sys.new_chain(self.mm(), vma, own).inspect_err(|_| {
             if let Some(fresh) = fresh {
                 sys.discard_anon_vma(fresh);
             }
         })?;
-        // SAFETY: fresh, or kept by the neighbour's chain, which `mmap_lock` keeps.
-        let own = unsafe { anon_vma.as_ref() };
         let mine = {
             let _tree = own.root().lock.write();
             let _tables = self.page_table_lock.lock();
@@ -364,12 +359,13 @@ impl<M: Mmu> Mm<M> {
                 }
                 vma.chain.store(address(chain), Ordering::Relaxed);
                 // ORDERING: Release; pairs with [vma-anon-vma].
-                vma.anon_vma.store(address(anon_vma), Ordering::Release);
+                vma.anon_vma.store(address(own), Ordering::Release);
             }
             mine
         };
         if !mine {
-            sys.discard_chain(chain);
+            // SAFETY: 1, 2: made above, and linked nowhere.
+            unsafe { sys.chains.free(NonNull::from(chain), sys) };
             if let Some(fresh) = fresh {
                 sys.discard_anon_vma(fresh);
             }
@@ -377,11 +373,19 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
-    /// The anon_vma of a neighbour that touches the mapping, if it is the neighbour's only one: the
-    /// two mappings could then be merged some day.
+    /// As [`Held::prepare_anon_vma`], where it may have one.
+    pub(crate) fn prepare_anon_vma_once(self, vma: &Vma<M>) -> Result<(), NoMemory> {
+        // ORDERING: Acquire; pairs with [vma-anon-vma].
+        if vma.anon_vma.load(Ordering::Acquire) != 0 {
+            return Ok(());
+        }
+        self.prepare_anon_vma(vma)
+    }
+
+    /// The only anon_vma of a neighbour that touches the mapping, so that they can merge some day.
     ///
     /// Linux: find_mergeable_anon_vma.
-    fn mergeable_anon_vma(&self, vma: &Vma<M>) -> Option<&AnonVma<M>> {
+    fn mergeable_anon_vma(self, vma: &Vma<M>) -> Option<&'h AnonVma<M>> {
         let view = vma.view();
         let range = view.range;
         // Linux: anon_vma_compatible, which ignores protection and userfaultfds.
@@ -390,9 +394,7 @@ impl<M: Mmu> Mm<M> {
             let like = VmaView { prot, uffd, ..view };
             other == like.of_range::<M::Paging>(other.range)
         };
-        // SAFETY: 1: under `mmap_lock`.
-        let above = unsafe { self.tree.at_or_after(range.end()) };
-        let above = above.filter(|vma| {
+        let above = self.at_or_after(range.end()).filter(|vma| {
             let view = vma.view();
             view.range.start() == range.end() && alike(view)
         });
@@ -400,9 +402,7 @@ impl<M: Mmu> Mm<M> {
             return Some(found);
         }
         let last = VirtAddr(range.start().0.checked_sub(1)?);
-        // SAFETY: 1: as above.
-        let below = unsafe { self.tree.at_or_before(last) };
-        let below = below.filter(|vma| {
+        let below = self.at_or_before(last).filter(|vma| {
             let view = vma.view();
             view.range.end() == range.start() && alike(view)
         });
@@ -415,7 +415,7 @@ impl<M: Mmu> System<M> {
     pub(super) fn new_anon_vma(
         &self,
         parent: Option<&AnonVma<M>>,
-    ) -> Result<NonNull<AnonVma<M>>, NoMemory> {
+    ) -> Result<&AnonVma<M>, NoMemory> {
         let new = AnonVma {
             parent: parent.map_or(NonNull::dangling(), NonNull::from),
             spans: Spans::new(),
@@ -428,43 +428,54 @@ impl<M: Mmu> System<M> {
         };
         let mut new = self.anon_vmas.alloc(new, self).map_err(|_| NoMemory)?;
         let own = new;
-        // SAFETY: allocated just now, without other references.
-        let made = unsafe { new.as_mut() };
+        if parent.is_none() {
+            // SAFETY: allocated just now, and nobody has a reference.
+            unsafe { new.as_mut() }.parent = own;
+        }
+        // SAFETY: allocated just now: it lives until its last reference, which is made below, goes.
+        let made = unsafe { new.as_ref() };
         let root = match parent {
-            Some(parent) => {
-                parent.root().refs.add(1, Ordering::Relaxed);
-                parent.root.load(Ordering::Relaxed)
-            }
-            None => {
-                made.parent = own;
-                address(own)
-            }
+            Some(parent) => parent.hold_root().as_ptr() as u64,
+            None => address(made),
         };
         made.root.store(root, Ordering::Relaxed);
         made.lock.set_succession(self.config.anon_vma_lock());
         // ORDERING: Release; pairs with [anon-vma-hold].
         made.refs.store(1, Ordering::Release);
-        Ok(new)
+        Ok(made)
     }
 
     pub(super) fn new_chain(
         &self,
         mm: &Mm<M>,
         vma: &Vma<M>,
-        anon_vma: NonNull<AnonVma<M>>,
-    ) -> Result<NonNull<Chain<M>>, NoMemory> {
+        anon_vma: &AnonVma<M>,
+    ) -> Result<&Chain<M>, NoMemory> {
         let chain = Chain {
             older: Atomic::new(0),
-            anon_vma,
+            anon_vma: NonNull::from(anon_vma),
             span: Span::new(mm, vma.id),
             last: Atomic::new(0),
         };
-        self.chains.alloc(chain, self).map_err(|_| NoMemory)
+        let chain = self.chains.alloc(chain, self).map_err(|_| NoMemory)?;
+        // SAFETY: allocated just now, and freed in this file only, once it is linked nowhere.
+        Ok(unsafe { chain.as_ref() })
     }
 
-    pub(super) fn discard_chain(&self, chain: NonNull<Chain<M>>) {
-        // SAFETY: 1, 2: linked nowhere.
-        unsafe { self.chains.free(chain, self) };
+    /// Frees the links of a mapping, which are in no tree any more, and lets go of anon_vmas that
+    /// they were the last links of.
+    pub(super) fn discard_chains(&self, vma: &Vma<M>) {
+        let mut newest = chain_at::<M>(vma.chain.swap(0, Ordering::Relaxed));
+        while let Some(chain) = newest {
+            newest = chain_at(chain.older.load(Ordering::Relaxed));
+            let emptied = chain.last.load(Ordering::Relaxed) == 1;
+            let (gone, anon_vma) = (NonNull::from(chain), chain.anon_vma);
+            // SAFETY: 1, 2: out of the mapping's list by the exchange, and of its tree before that.
+            unsafe { self.chains.free(gone, self) };
+            if emptied {
+                self.discard_anon_vma(anon_vma);
+            }
+        }
     }
 
     /// Drops the reference of an anon_vma without links; frees it, and then perhaps its root, when
@@ -483,16 +494,5 @@ impl<M: Mmu> System<M> {
         if let Some(root) = root {
             self.discard_anon_vma(root);
         }
-    }
-}
-
-impl<M: Mmu> Mm<M> {
-    /// As [`Mm::prepare_anon_vma`], where it may have one.
-    pub(crate) fn prepare_anon_vma_once(&self, vma: &Vma<M>) -> Result<(), NoMemory> {
-        // ORDERING: Acquire; pairs with [vma-anon-vma].
-        if vma.anon_vma.load(Ordering::Acquire) != 0 {
-            return Ok(());
-        }
-        self.prepare_anon_vma(vma)
     }
 }

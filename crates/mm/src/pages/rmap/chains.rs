@@ -25,26 +25,21 @@ impl<M: Mmu> System<M> {
             return Ok(());
         };
         let tree = first.anon_vma().root().lock.write();
-        let mut newest: Option<NonNull<Chain<M>>> = None;
+        let mut newest: Option<&Chain<M>> = None;
         let mut failed = false;
         for from in chains_of(old) {
-            let Ok(chain) = self.new_chain(mm, new, from.anon_vma) else {
+            let Ok(chain) = self.new_chain(mm, new, from.anon_vma()) else {
                 failed = true;
                 break;
             };
             from.anon_vma().link(chain, &view);
-            match newest {
-                // SAFETY: made by the round before.
-                Some(newer) => unsafe { newer.as_ref() }
-                    .older
-                    .store(address(chain), Ordering::Relaxed),
-                None => new.chain.store(address(chain), Ordering::Relaxed),
-            }
+            let place = newest.map_or(&new.chain, |newer| &newer.older);
+            place.store(address(chain), Ordering::Relaxed);
             newest = Some(chain);
             let unowned = new.anon_vma.load(Ordering::Relaxed) == 0;
             if unowned && from.anon_vma().reusable(old, &self.config) {
                 new.anon_vma
-                    .store(address(from.anon_vma), Ordering::Relaxed);
+                    .store(address(from.anon_vma()), Ordering::Relaxed);
             }
         }
         if failed {
@@ -102,20 +97,15 @@ impl<M: Mmu> System<M> {
         }
         let made = self.new_anon_vma(Some(parents)).and_then(|own| {
             let chain = self.new_chain(mm, child, own);
-            let chain = chain.inspect_err(|_| self.discard_anon_vma(own))?;
+            let chain = chain.inspect_err(|_| self.discard_anon_vma(NonNull::from(own)))?;
             Ok((own, chain))
         });
         let (own, chain) = made.inspect_err(|_| self.unlink_anon_vmas(child))?;
         let _tree = parents.root().lock.write();
         let older = child.chain.load(Ordering::Relaxed);
-        // SAFETY: made above.
-        unsafe { chain.as_ref() }
-            .older
-            .store(older, Ordering::Relaxed);
+        chain.older.store(older, Ordering::Relaxed);
         child.chain.store(address(chain), Ordering::Relaxed);
         child.anon_vma.store(address(own), Ordering::Relaxed);
-        // SAFETY: made above.
-        let own = unsafe { own.as_ref() };
         own.link(chain, &child.view());
         own.active.add(1, Ordering::Relaxed);
         parents.children.add(1, Ordering::Relaxed);
@@ -135,8 +125,7 @@ impl<M: Mmu> System<M> {
         }
         // The root outlives its lock's being let go, though somebody else may by then have taken
         // the last link of all.
-        let root = first.anon_vma().root_ptr();
-        first.anon_vma().root().refs.add(1, Ordering::Relaxed);
+        let root = first.anon_vma().hold_root();
         {
             let _tree = first.anon_vma().root().lock.write();
             for chain in chains_of(vma) {
@@ -145,9 +134,7 @@ impl<M: Mmu> System<M> {
                 let last = anon_vma.spans.is_empty();
                 chain.last.store(u64::from(last), Ordering::Relaxed);
                 if last {
-                    // SAFETY: whoever is chained to a child is chained to its parent, too.
-                    let parent = unsafe { anon_vma.parent.as_ref() };
-                    parent.children.sub(1, Ordering::Relaxed);
+                    anon_vma.parent().children.sub(1, Ordering::Relaxed);
                 }
             }
             if let Some(own) = vma.own_anon_vma() {
@@ -157,18 +144,7 @@ impl<M: Mmu> System<M> {
         vma.anon_vma.store(0, Ordering::Relaxed);
         // Nobody finds an anon_vma without links, so what this mapping emptied is its to free,
         // behind the lock, which may be in it.
-        let mut at = vma.chain.swap(0, Ordering::Relaxed);
-        while let Some(gone) = NonNull::new(at as *mut Chain<M>) {
-            // SAFETY: in the mapping's list until just now, and freed below.
-            let chain = unsafe { gone.as_ref() };
-            at = chain.older.load(Ordering::Relaxed);
-            let emptied = chain.last.load(Ordering::Relaxed) == 1;
-            let anon_vma = chain.anon_vma;
-            self.discard_chain(gone);
-            if emptied {
-                self.discard_anon_vma(anon_vma);
-            }
-        }
+        self.discard_chains(vma);
         self.discard_anon_vma(root);
     }
 }

@@ -130,8 +130,7 @@ pub(crate) struct Segment<M: Mmu> {
     next: Atomic<u64, M>,
 }
 
-// SAFETY: the free link overwrites the cache, which is not read after it is freed.
-unsafe impl<M: Mmu> SlabObject for Segment<M> {}
+impl<M: Mmu> SlabObject for Segment<M> {}
 
 /// A segment that is counted as attached until this is dropped, and so stays.
 pub(crate) struct Held<'s, M: Mmu> {
@@ -196,7 +195,7 @@ impl<M: Mmu> Segment<M> {
     /// 1. The caller is counted in `attached`, and no more when this returns.
     unsafe fn detach(segment: NonNull<Self>, sys: &System<M>) {
         let table = sys.segments();
-        // SAFETY: 1 of this function.
+        // SAFETY: the caller is counted until the next line, by 1; then the table keeps it.
         let this = unsafe { segment.as_ref() };
         this.attached.sub(1, Ordering::Relaxed);
         // SAFETY: 1: it is in the table until then, and the caller has no use for it.
@@ -208,12 +207,12 @@ impl<M: Mmu> Segment<M> {
     /// # Safety
     /// 1. The caller took it out of the table, and its attach count is 0.
     unsafe fn free(segment: NonNull<Self>, sys: &System<M>) {
-        // SAFETY: 1 of this function.
+        // SAFETY: out of the table, by 1, and freed below.
         let this = unsafe { segment.as_ref() };
         let (cache, promised) = (this.cache, this.promised);
         this.cache().segment.store(0, Ordering::Relaxed);
         sys.uncharge(promised);
-        // SAFETY: 1, 2: 1 of this function.
+        // SAFETY: 1, 2: made by `Table::make`; by 1 nothing names it any more.
         unsafe { sys.shm.slab.free(segment, sys) };
         // SAFETY: 1: the segment's.
         unsafe { PageCache::put(cache) };

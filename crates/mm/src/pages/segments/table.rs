@@ -214,7 +214,7 @@ impl<'s, M: Mmu> Table<'s, M> {
     ) -> Result<&'s Segment<M>, NoMemory> {
         let sys = self.sys;
         let segment = Segment {
-            cache: file.cache,
+            cache: file.cache.as_ptr(),
             id: self.free_id(),
             mode: new.mode,
             bytes: new.bytes,
@@ -251,11 +251,10 @@ impl<'s, M: Mmu> Table<'s, M> {
         if let Some(segment) = counted {
             segment.attached.add(1, Ordering::Relaxed);
         }
-        segment.cache().hold();
         Held {
             file: FileHandle {
                 sys,
-                cache: segment.cache,
+                cache: segment.cache().keep(),
                 access,
             },
             counted: counted.map(NonNull::from),

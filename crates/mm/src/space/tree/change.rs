@@ -5,44 +5,48 @@
 //! neighbour, shares with it or goes is its parent copied too, and so on upwards; the store is then
 //! further up. A change that fails has stored nothing, and gives back what it made.
 
+mod making;
 mod share;
 
-use super::node::{Entry, insert_in_place};
-use super::{Body, FANOUT, Node, Tree, read};
+use super::node::{Entry, Locked, NodeRef, Slot, insert_in_place};
+use super::{Body, FANOUT};
 use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::system::System;
-use core::mem::MaybeUninit;
-use core::ptr::NonNull;
+use making::{DEPTH, Made, Making};
 use minflt_pgtable::Mmu;
-use minflt_sync::{Atomic, Callback, Ordering};
+use minflt_sync::Atomic;
 
 /// A node with fewer merges with a neighbour where both fit.
 pub(super) const FEW: usize = 4;
-/// Levels at most: a change that needs more fails.
-const DEPTH: usize = 12;
-/// Nodes of a change at most: of each level the path's, its neighbour, and a root that is left out.
-const NODES: usize = 3 * DEPTH;
-
 /// A change: nodes made and not yet reachable, nodes replaced and still reachable.
 struct Change<'t, M: Mmu> {
     sys: &'t System<M>,
     /// The one slot that is to be stored to, once the whole change is made; and what.
-    target: Option<(&'t Atomic<u64, M>, u64)>,
-    made: Nodes,
-    old: Nodes,
+    target: Option<(&'t Atomic<u64, M>, Slot)>,
+    nodes: Making<'t, M>,
 }
 
 /// What the parent of a node that was changed has to do.
-enum Up {
+enum Up<M: Mmu> {
     /// Nothing.
     Done,
     /// This takes the node's place.
-    One(u64),
+    One(Made<M>),
     /// The first takes its place, the second comes behind.
-    Two(u64, Entry),
+    Two(Made<M>, Entry),
     /// Nothing takes its place.
     Gone,
+}
+
+impl<M: Mmu> Up<M> {
+    /// What the root is from now on, unless it stays.
+    fn place(self) -> Option<Slot> {
+        match self {
+            Self::One(root) => Some(root.slot()),
+            Self::Done | Self::Two(..) | Self::Gone => None,
+        }
+    }
 }
 
 /// Which nodes above a leaf get new keys.
@@ -54,91 +58,56 @@ enum Keys {
     Follow,
 }
 
-/// Nodes of a change.
-///
-/// # Invariants
-/// The first `len` were written.
-struct Nodes {
-    nodes: [MaybeUninit<u64>; NODES],
-    len: usize,
-}
-
-impl Nodes {
-    #[inline(always)]
-    const fn none() -> Self {
-        // INVARIANT: none.
-        Self {
-            nodes: [const { MaybeUninit::uninit() }; NODES],
-            len: 0,
-        }
-    }
-
-    fn push(&mut self, node: u64) {
-        self.nodes[self.len].write(node);
-        // INVARIANT: written by the line before.
-        self.len += 1;
-    }
-
-    fn iter<M: Mmu>(&self) -> impl Iterator<Item = NonNull<Node<M>>> {
-        self.nodes[..self.len].iter().filter_map(|node| {
-            // SAFETY: by the invariant.
-            NonNull::new(unsafe { node.assume_init() } as *mut Node<M>)
-        })
-    }
-}
-
-impl<M: Mmu> Tree<M> {
+impl<'t, M: Mmu> Locked<'t, M> {
     /// Adds a VMA whose start is no key.
     #[inline(never)]
-    pub(super) fn insert_key(&self, sys: &System<M>, entry: Entry) -> Result<(), NoMemory> {
+    pub(super) fn insert_key(self, sys: &'t System<M>, entry: Entry) -> Result<(), NoMemory> {
         let mut change = Change::new(sys);
-        let root = self.root.load(Ordering::Relaxed);
-        let made = change.insert(root, entry);
-        change.finish(made, &self.root)
+        let made = change.insert(self.root(), entry);
+        change.finish(made.map(Up::place), self)
     }
 
     /// Takes the key of a VMA out.
     #[inline(never)]
-    pub(super) fn remove_key(&self, sys: &System<M>, key: u64) -> Result<(), NoMemory> {
+    pub(super) fn remove_key(self, sys: &'t System<M>, key: u64) -> Result<(), NoMemory> {
         let mut change = Change::new(sys);
-        let root = self.root.load(Ordering::Relaxed);
-        let made = change.remove_below(root, key).map(|up| change.shorter(up));
-        change.finish(made, &self.root)
+        let made = match self.root() {
+            Some(root) => change.remove_below(root, key),
+            None => Ok(Up::Done),
+        };
+        let made = made.map(|up| change.shorter(up));
+        change.finish(made, self)
     }
 
     /// Puts `entry` in place of the VMA at `key`, with no other between the two keys.
     pub(super) fn replace_key(
-        &self,
-        sys: &System<M>,
+        self,
+        sys: &'t System<M>,
         key: u64,
         entry: Entry,
     ) -> Result<(), NoMemory> {
         let mut change = Change::new(sys);
-        let root = self.root.load(Ordering::Relaxed);
-        // SAFETY: 1: the writer's lock, here and below.
-        let keys = if unsafe { self.leaf_for(key) } == unsafe { self.leaf_for(entry.key) } {
+        let Some(root) = self.root() else {
+            return Ok(());
+        };
+        let keys = if leaf_for(root, key) == leaf_for(root, entry.key) {
             Keys::Stay
         } else {
             Keys::Follow
         };
         let made = change.replace_below(root, key, entry, keys);
-        change.finish(made, &self.root)
+        change.finish(made.map(Up::place), self)
     }
+}
 
-    /// The leaf that `addr` leads to.
-    ///
-    /// # Safety
-    /// 1. The caller holds `mmap_lock`.
-    unsafe fn leaf_for(&self, addr: u64) -> u64 {
-        let mut node = self.root.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: 1: 1 of this function.
-            let body = unsafe { read::<M>(node) };
-            if body.level == 0 {
-                return node;
-            }
-            node = body.held(body.slot_for(addr));
+/// What names the leaf that `addr` leads to.
+fn leaf_for<M: Mmu>(mut node: NodeRef<'_, M>, addr: u64) -> Option<Slot> {
+    loop {
+        let body = node.read();
+        if body.level == 0 {
+            return Some(node.slot());
         }
+        node = body.child(body.slot_for(addr))?;
     }
 }
 
@@ -147,103 +116,73 @@ impl<'t, M: Mmu> Change<'t, M> {
         Self {
             sys,
             target: None,
-            made: Nodes::none(),
-            old: Nodes::none(),
+            nodes: Making::new(sys),
         }
-    }
-
-    fn make(&mut self, body: Body<M>) -> Result<u64, NoMemory> {
-        let node = Node {
-            body,
-            callback: Callback::new(),
-        };
-        let node = self.sys.nodes.alloc(node, self.sys).map_err(|_| NoMemory)?;
-        self.made.push(node.as_ptr() as u64);
-        Ok(node.as_ptr() as u64)
-    }
-
-    /// A copy to edit in place of `node`, which this change replaces; of a leaf without its holes.
-    fn copy<'n>(&mut self, node: u64) -> Result<(u64, &'n mut Body<M>), NoMemory> {
-        let Some(old) = NonNull::new(node as *mut Node<M>) else {
-            return Err(NoMemory);
-        };
-        // SAFETY: 1: the writer's lock keeps the current version.
-        let from = unsafe { read::<M>(node) };
-        // SAFETY: 1: as above; a node that is not retired has a callback that is in no list.
-        let copy = unsafe { self.sys.nodes.alloc_copy(old, self.sys) };
-        let mut copy = copy.ok_or(NoMemory)?;
-        self.made.push(copy.as_ptr() as u64);
-        self.old.push(node);
-        // SAFETY: made just now: nobody else knows it until the change is finished, and each node
-        // is edited at one place below.
-        let body = unsafe { &mut copy.as_mut().body };
-        // SAFETY: 1: the writer's lock.
-        if from.level == 0 && unsafe { from.living() } < from.used() {
-            body.fill_holes();
-        }
-        Ok((copy.as_ptr() as u64, body))
     }
 
     /// What is stored where, if the change succeeds.
-    fn store(&mut self, body: &'t Body<M>, slot: usize, node: u64) -> Up {
-        self.target = Some((&body.slots[slot], node));
+    fn store(&mut self, body: &'t Body<M>, slot: usize, node: Made<M>) -> Up<M> {
+        self.target = Some((&body.slots[slot], node.slot()));
         Up::Done
     }
 
     /// Sets the word of `slot` of an inner node as the child is now.
     fn measure(body: &mut Body<M>, slot: usize) {
-        // SAFETY: 1: the writer's lock.
-        let behind = unsafe { body.behind(slot) };
-        // SAFETY: 1: the writer's lock.
-        body.words.get_mut()[slot] = unsafe { body.gap_word(slot, behind) };
+        let word = body.gap_word(slot, body.behind(slot));
+        *body.words[slot].get_mut() = word;
     }
 
     /// The tree under `root` with one more.
-    fn insert(&mut self, root: u64, entry: Entry) -> Result<Up, NoMemory> {
-        if root == 0 {
+    fn insert(&mut self, root: Option<NodeRef<'t, M>>, entry: Entry) -> Result<Up<M>, NoMemory> {
+        let Some(root) = root else {
             let mut leaf = Body::empty(0);
             leaf.push(entry);
-            return Ok(Up::One(self.make(leaf)?));
-        }
+            return Ok(Up::One(self.nodes.make(leaf)?));
+        };
         let (left, right) = match self.insert_below(root, entry)? {
             Up::Two(left, right) => (left, right),
             up => return Ok(up),
         };
-        // SAFETY: 1: made by this change.
-        let below = unsafe { read::<M>(left) };
+        let below = left.read();
         if below.level as usize + 1 >= DEPTH {
             return Err(NoMemory);
         }
-        let mut above = Body::empty(below.level + 1);
-        above.push(Entry::new(below.keys[0], 0, left));
+        let (level, first) = (below.level + 1, below.keys[0]);
+        let mut above = Body::empty(level);
+        above.push(Entry::new(first, 0, left.slot()));
         above.push(right);
         Self::measure(&mut above, 0);
         Self::measure(&mut above, 1);
-        Ok(Up::One(self.make(above)?))
+        Ok(Up::One(self.nodes.make(above)?))
     }
 
-    fn insert_below(&mut self, node: u64, entry: Entry) -> Result<Up, NoMemory> {
-        // SAFETY: 1: the writer's lock keeps the current version.
-        let body = unsafe { read::<M>(node) };
+    fn insert_below(&mut self, node: NodeRef<'t, M>, entry: Entry) -> Result<Up<M>, NoMemory> {
+        let body = node.read();
         let (copy, right) = if body.level == 0 {
             if self.sys.lacks(NegativeControl::LeafInPlace) && body.used() < FANOUT {
                 insert_in_place(body, entry);
                 return Ok(Up::Done);
             }
-            let (copy, body) = self.copy(node)?;
-            (copy, self.add(body, body.at_most(entry.key), entry)?)
+            let mut copy = self.nodes.copy(node)?;
+            let body = copy.edit();
+            let right = self.add(body, body.at_most(entry.key), entry)?;
+            (copy, right)
         } else {
             let at = body.slot_for(entry.key);
             if let Some(left) = Self::can_share(body, at, entry.key) {
                 return self.share(node, left, entry);
             }
-            let (left, right) = match self.insert_below(body.held(at), entry)? {
+            let Some(child) = body.child(at) else {
+                return Ok(Up::Done);
+            };
+            let (left, right) = match self.insert_below(child, entry)? {
                 Up::One(child) => return Ok(self.store(body, at, child)),
                 Up::Two(left, right) => (left, right),
                 up => return Ok(up),
             };
-            let (copy, body) = self.copy(node)?;
-            body.slots[at] = Atomic::new(left);
+            let mut copy = self.nodes.copy(node)?;
+            let body = copy.edit();
+            body.set_slot(at, left.slot());
             let more = self.add(body, at + 1, right)?;
             if more.is_none() {
                 Self::measure(body, at);
@@ -286,32 +225,35 @@ impl<'t, M: Mmu> Change<'t, M> {
             (0..right.used()).for_each(|slot| Self::measure(&mut right, slot));
         }
         let key = right.keys[0];
-        Ok(Some(Entry::new(key, 0, self.make(right)?)))
+        let right = self.nodes.make(right)?;
+        Ok(Some(Entry::new(key, 0, right.slot())))
     }
 
-    fn remove_below(&mut self, node: u64, key: u64) -> Result<Up, NoMemory> {
-        // SAFETY: 1: the writer's lock keeps the current version.
-        let body = unsafe { read::<M>(node) };
+    fn remove_below(&mut self, node: NodeRef<'t, M>, key: u64) -> Result<Up<M>, NoMemory> {
+        let body = node.read();
         if body.level == 0 {
-            // SAFETY: 1: the writer's lock.
-            if unsafe { body.living() } == 1 {
-                self.old.push(node);
+            if body.living() == 1 {
+                self.nodes.replaces(node);
                 return Ok(Up::Gone);
             }
-            let (copy, body) = self.copy(node)?;
+            let mut copy = self.nodes.copy(node)?;
+            let body = copy.edit();
             body.remove(body.slot_for(key));
             return Ok(Up::One(copy));
         }
         let at = body.slot_for(key);
-        match self.remove_below(body.held(at), key)? {
+        let Some(child) = body.child(at) else {
+            return Ok(Up::Done);
+        };
+        match self.remove_below(child, key)? {
             Up::One(child) => self.merge(node, at, child),
             Up::Gone if body.used() == 1 => {
-                self.old.push(node);
+                self.nodes.replaces(node);
                 Ok(Up::Gone)
             }
             Up::Gone => {
-                let (copy, body) = self.copy(node)?;
-                body.remove(at);
+                let mut copy = self.nodes.copy(node)?;
+                copy.edit().remove(at);
                 Ok(Up::One(copy))
             }
             up => Ok(up),
@@ -320,27 +262,31 @@ impl<'t, M: Mmu> Change<'t, M> {
 
     /// Puts `child`, a copy, in the place of the one in slot `at` of `node`; or, if it has few,
     /// both it and its right or left neighbour, where both fit.
-    fn merge(&mut self, node: u64, at: usize, child: u64) -> Result<Up, NoMemory> {
-        // SAFETY: 1: the writer's lock keeps the current version.
-        let body = unsafe { read::<M>(node) };
-        // SAFETY: made by this change, and edited here only.
-        let merged = unsafe { &mut (*(child as *mut Node<M>)).body };
-        if merged.used() >= FEW || body.used() == 1 {
+    fn merge(
+        &mut self,
+        node: NodeRef<'t, M>,
+        at: usize,
+        mut child: Made<M>,
+    ) -> Result<Up<M>, NoMemory> {
+        let body = node.read();
+        let has = child.edit().used();
+        if has >= FEW || body.used() == 1 {
             return Ok(self.store(body, at, child));
         }
         let left = at - usize::from(at + 1 == body.used());
-        let neighbour = body.held(if left == at { at + 1 } else { left });
-        // SAFETY: 1: kept by the writer's lock.
-        let other = unsafe { read::<M>(neighbour) };
+        let Some(neighbour) = body.child(if left == at { at + 1 } else { left }) else {
+            return Ok(self.store(body, at, child));
+        };
+        let other = neighbour.read();
         let others = match other.level {
-            // SAFETY: 1: as above.
-            0 => unsafe { other.living() },
+            0 => other.living(),
             _ => other.used(),
         };
-        if merged.used() + others > FANOUT {
+        if has + others > FANOUT {
             return Ok(self.store(body, at, child));
         }
-        self.old.push(neighbour);
+        self.nodes.replaces(neighbour);
+        let merged = child.edit();
         // An inner node's first key says nothing; its parent's does.
         let border = body.keys[left + 1];
         if left == at {
@@ -354,57 +300,64 @@ impl<'t, M: Mmu> Change<'t, M> {
         if merged.level > 0 {
             (0..merged.used()).for_each(|slot| Self::measure(merged, slot));
         }
-        let (copy, body) = self.copy(node)?;
-        body.slots[left] = Atomic::new(child);
+        let mut copy = self.nodes.copy(node)?;
+        let body = copy.edit();
+        body.set_slot(left, child.slot());
         body.remove(left + 1);
         Self::measure(body, left);
         Ok(Up::One(copy))
     }
 
     /// An inner root with one child gives way to it.
-    fn shorter(&mut self, up: Up) -> Up {
-        let mut root = match up {
+    fn shorter(&mut self, up: Up<M>) -> Option<Slot> {
+        let root = match up {
             Up::One(root) => root,
-            Up::Gone => return Up::One(0),
-            up => return up,
+            Up::Gone => return Some(Slot::NOTHING),
+            up => return up.place(),
         };
+        let mut at = root.node();
         loop {
-            // SAFETY: 1: made by this change, or kept by the writer's lock.
-            let body = unsafe { read::<M>(root) };
-            if body.level == 0 || body.len != 1 {
-                return Up::One(root);
+            let body = at.read();
+            if body.len != 1 {
+                return Some(at.slot());
             }
+            let Some(child) = body.child(0) else {
+                return Some(at.slot());
+            };
             // The old one is freed with the others of its version. The new one never gets into any.
-            self.old.push(root);
-            root = body.held(0);
+            self.nodes.replaces(at);
+            at = child;
         }
     }
 
     fn replace_below(
         &mut self,
-        node: u64,
+        node: NodeRef<'t, M>,
         key: u64,
         entry: Entry,
         keys: Keys,
-    ) -> Result<Up, NoMemory> {
-        // SAFETY: 1: the writer's lock keeps the current version.
-        let body = unsafe { read::<M>(node) };
+    ) -> Result<Up<M>, NoMemory> {
+        let body = node.read();
         if body.level == 0 {
-            let (copy, body) = self.copy(node)?;
+            let mut copy = self.nodes.copy(node)?;
+            let body = copy.edit();
             body.put(body.slot_for(key), entry);
             return Ok(Up::One(copy));
         }
         let at = body.slot_for(key);
-        match (self.replace_below(body.held(at), key, entry, keys)?, keys) {
+        let Some(child) = body.child(at) else {
+            return Ok(Up::Done);
+        };
+        match (self.replace_below(child, key, entry, keys)?, keys) {
             (Up::One(child), Keys::Stay) => Ok(self.store(body, at, child)),
             (Up::One(child), Keys::Follow) => {
-                let (copy, body) = self.copy(node)?;
-                body.slots[at] = Atomic::new(child);
+                let mut copy = self.nodes.copy(node)?;
+                let body = copy.edit();
+                body.set_slot(at, child.slot());
                 body.keys[at] = body.keys[at].min(entry.key);
                 // A border that it reached over, and now starts behind, with nothing in between.
                 if at + 1 < body.used() && body.keys[at + 1] <= entry.key {
-                    // SAFETY: 1: the writer's lock.
-                    let next = unsafe { body.behind(at) };
+                    let next = body.behind(at);
                     body.keys[at + 1] = next.unwrap_or(entry.key + 1);
                 }
                 Ok(Up::One(copy))
@@ -413,35 +366,17 @@ impl<'t, M: Mmu> Change<'t, M> {
         }
     }
 
-    /// Publishes the change, or undoes it.
-    fn finish(&self, made: Result<Up, NoMemory>, root: &Atomic<u64, M>) -> Result<(), NoMemory> {
-        for mut node in self.made.iter::<M>() {
-            // SAFETY: made by this change: nobody else knows it before the store below.
-            let body = unsafe { &mut node.as_mut().body };
-            if body.level > 0 {
-                // What is below comes to start before the key that was there, or did already.
-                body.keys[0] = 0;
-            }
+    /// Publishes the change, which makes the root what is given unless it stays; or undoes it.
+    fn finish(
+        self,
+        made: Result<Option<Slot>, NoMemory>,
+        tree: Locked<'t, M>,
+    ) -> Result<(), NoMemory> {
+        match made {
+            Ok(Some(root)) => self.nodes.publish(Some((tree.root_slot(), root))),
+            Ok(None) => self.nodes.publish(self.target),
+            Err(NoMemory) => self.nodes.undo(),
         }
-        let target = match made {
-            Ok(Up::One(new)) => Some((root, new)),
-            Ok(_) => self.target,
-            Err(NoMemory) => {
-                for node in self.made.iter() {
-                    // SAFETY: 1, 2: made by this change, reachable from nowhere.
-                    unsafe { self.sys.nodes.free(node, self.sys) };
-                }
-                return Err(NoMemory);
-            }
-        };
-        if let Some((slot, new)) = target {
-            // ORDERING: Release; pairs with [tree-slot].
-            slot.store(new, Ordering::Release);
-        }
-        for node in self.old.iter() {
-            // SAFETY: unlinked by that store, and in no other change.
-            unsafe { self.sys.retire_node(node) };
-        }
-        Ok(())
+        made.map(drop)
     }
 }

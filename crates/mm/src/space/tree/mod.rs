@@ -47,6 +47,7 @@
 //! Linux: lib/maple_tree.c (v6.1), which stores in place where it can, and else replaces a node.
 
 mod change;
+mod edit;
 mod gaps;
 mod look;
 mod node;
@@ -56,17 +57,15 @@ use crate::base::attrs::{Prot, VmaView};
 use crate::base::error::NoMemory;
 use crate::space::vma::Vma;
 use crate::system::System;
-use core::cell::UnsafeCell;
+use core::cell::Cell;
 use core::fmt;
-use core::marker::PhantomData;
-use core::mem::offset_of;
-use core::ptr::NonNull;
 pub(crate) use gaps::{Beside, End};
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::slab::{Ensured, SlabObject};
-use minflt_sync::{Atomic, Callback, Kind, Ordering};
-use node::Entry;
+use minflt_sync::{Atomic, Callback, Ordering};
+use node::{Entry, Slot};
+pub(crate) use node::{Found, Locked};
 
 /// Children of an inner node, VMAs of a leaf: as many as six lines of the cache hold with the rest
 /// of a node. A random lookup among 100,000 took 0.58 of `BTreeMap`'s time so, 0.65 with 14 and
@@ -95,7 +94,7 @@ struct Body<M: Mmu> {
     keys: [u64; FANOUT],
     /// In a leaf, each VMA's [`word_of`] its range and protection, or [`HOLE`], also where no key
     /// is; in an inner node each child's gap ([`gaps`]). Guarded by: `mmap_lock`.
-    words: UnsafeCell<[u32; FANOUT]>,
+    words: [Cell<u32>; FANOUT],
     /// VMAs in a leaf, 0 for a hole; nodes in an inner node. Written by: `mmap_lock`, write.
     slots: [Atomic<u64, M>; FANOUT],
 }
@@ -108,8 +107,7 @@ pub(crate) struct Node<M: Mmu> {
     pub(crate) callback: Callback,
 }
 
-// SAFETY: nobody reads a freed node.
-unsafe impl<M: Mmu> SlabObject for Node<M> {}
+impl<M: Mmu> SlabObject for Node<M> {}
 
 /// The tree.
 pub(crate) struct Tree<M: Mmu> {
@@ -122,7 +120,7 @@ impl<M: Mmu> Body<M> {
             level,
             len: 0,
             keys: [UNUSED; FANOUT],
-            words: UnsafeCell::new([HOLE; FANOUT]),
+            words: [const { Cell::new(HOLE) }; FANOUT],
             slots: core::array::from_fn(|_| Atomic::new(0)),
         }
     }
@@ -152,43 +150,6 @@ impl<M: Mmu> Body<M> {
     fn slot_for(&self, addr: u64) -> usize {
         self.at_most(addr).saturating_sub(1)
     }
-
-    /// What `slot` leads to: whole, also without a lock.
-    #[inline(always)]
-    fn found(&self, slot: usize) -> u64 {
-        // ORDERING: Acquire; pairs with [tree-slot].
-        self.slots[slot].load(Ordering::Acquire)
-    }
-
-    /// What `slot` leads to, for holders of `mmap_lock`.
-    #[inline(always)]
-    fn held(&self, slot: usize) -> u64 {
-        self.slots[slot].peek()
-    }
-
-    /// The words.
-    ///
-    /// # Safety
-    /// 1. The caller holds `mmap_lock`.
-    #[inline(always)]
-    unsafe fn words(&self) -> &[u32; FANOUT] {
-        let words = self.words.get();
-        M::before(words.cast(), size_of::<[u32; FANOUT]>(), Kind::PlainRead);
-        // SAFETY: 1 of this function: nobody writes them.
-        unsafe { &*words }
-    }
-
-    /// Sets a word.
-    ///
-    /// # Safety
-    /// 1. The caller holds `mmap_lock` for writing, and no reference to the words.
-    #[inline(always)]
-    unsafe fn set_word(&self, slot: usize, word: u32) {
-        let words = self.words.get();
-        M::before(words.cast(), size_of::<u32>(), Kind::PlainWrite);
-        // SAFETY: 1 of this function: the words have no other reader.
-        unsafe { (*words)[slot] = word };
-    }
 }
 
 /// What a leaf says of a VMA: its pages and its protection; 0 where that does not fit, and the VMA
@@ -216,39 +177,6 @@ pub struct Mapping {
     pub prot: Prot,
 }
 
-/// A VMA, and where in the tree it is.
-pub(crate) struct Found<'a, M: Mmu> {
-    /// The node may be freed while a function runs that was given this: see [`VmaPtr`].
-    leaf: NonNull<Body<M>>,
-    slot: usize,
-    kept: PhantomData<&'a Body<M>>,
-}
-
-impl<'a, M: Mmu> Found<'a, M> {
-    /// The VMA.
-    pub(crate) fn vma(&self) -> &'a Vma<M> {
-        // SAFETY: 1: a leaf's slot, and `mmap_lock` is held as long as `'a`.
-        unsafe { vma(self.leaf().held(self.slot)) }
-    }
-
-    fn leaf(&self) -> &'a Body<M> {
-        // SAFETY: found under `mmap_lock`, which is held as long as `'a`.
-        unsafe { self.leaf.as_ref() }
-    }
-}
-
-/// Reads a node, announcing its keys to the machine.
-///
-/// # Safety
-/// 1. `node` is a node that the caller's lock or read section keeps.
-#[inline(always)]
-unsafe fn read<'a, M: Mmu>(node: u64) -> &'a Body<M> {
-    let node = node as *const Node<M>;
-    M::before(node.cast(), offset_of!(Body<M>, words), Kind::PlainRead);
-    // SAFETY: 1 of this function: published whole; what changes is atomic, or the words.
-    unsafe { &(*node).body }
-}
-
 impl<M: Mmu> Tree<M> {
     /// No VMAs.
     pub(crate) fn new() -> Self {
@@ -256,121 +184,92 @@ impl<M: Mmu> Tree<M> {
             root: Atomic::new(0),
         }
     }
+}
 
+/// Changes. The caller holds `mmap_lock` for writing.
+impl<M: Mmu> Tree<M> {
     /// The record of the VMA that starts where `view` does was replaced by one that says `view`.
-    /// The caller holds `mmap_lock` for writing.
     pub(crate) fn changed(&self, view: VmaView) {
+        let tree = self.written();
         let start = view.range.start().0;
-        // SAFETY: 1: the writer's lock.
-        let Some((leaf, slot)) = (unsafe { self.slot_of(start) }) else {
+        let Some((leaf, slot)) = tree.slot_of(start) else {
             return;
         };
-        // SAFETY: 1: the writer's lock.
-        let word = unsafe { leaf.words() }[slot];
+        let word = leaf.words()[slot].get();
         if word == HOLE {
             return;
         }
         let before = word >> Prot::BITS;
         let pages = gaps::pages::<M>(view.range.end().0 - start);
-        // SAFETY: 1: the writer's lock.
-        unsafe { leaf.set_word(slot, word_of::<M::Paging>(view)) };
+        leaf.set_word(slot, word_of::<M::Paging>(view));
         // 0 says nothing of how long it was.
-        if before == 0 || pages < before {
-            // SAFETY: 1: the writer's lock.
-            if let Some(next) = unsafe { self.next_start(leaf, slot) } {
-                let gap = gaps::pages::<M>(next.saturating_sub(view.range.end().0));
-                // SAFETY: 1: the writer's lock.
-                unsafe { self.raise(start, gap) };
-            }
+        if (before == 0 || pages < before)
+            && let Some(next) = tree.next_start(leaf, slot)
+        {
+            let gap = gaps::pages::<M>(next.saturating_sub(view.range.end().0));
+            tree.raise(start, gap);
         }
     }
 
-    /// Adds a VMA that starts at `start`. The caller holds `mmap_lock` for writing.
+    /// Adds a VMA that starts at `start`, and that the caller has, in no tree yet.
     #[inline]
     pub(crate) fn insert(
         &self,
         sys: &System<M>,
         start: VirtAddr,
-        vma: NonNull<Vma<M>>,
+        vma: &Vma<M>,
     ) -> Result<(), NoMemory> {
-        // SAFETY: the caller has the VMA, in no tree yet.
-        let view = unsafe { vma.as_ref() }.view();
+        let tree = self.written();
+        let view = vma.view();
         let word = word_of::<M::Paging>(view);
-        let vma = vma.as_ptr() as u64;
-        // SAFETY: 1: the writer's lock.
-        let Some((leaf, slot)) = (unsafe { self.slot_of(start.0) }) else {
-            // SAFETY: 1: the writer's lock.
-            unsafe { self.raise_around(view.range) };
-            return self.insert_key(sys, Entry::new(start.0, word, vma));
+        let to = Slot::vma(vma);
+        let Some((leaf, slot)) = tree.slot_of(start.0) else {
+            tree.raise_around(view.range);
+            return tree.insert_key(sys, Entry::new(start.0, word, to));
         };
-        // SAFETY: 1: the writer's lock.
-        if !unsafe { leaf.is_between(slot) } {
-            // SAFETY: 1: the writer's lock.
-            unsafe { self.raise_around(view.range) };
+        if !leaf.is_between(slot) {
+            tree.raise_around(view.range);
         }
-        // SAFETY: 1: the writer's lock.
-        unsafe { leaf.set_word(slot, word) };
-        // ORDERING: Release; pairs with [tree-slot].
-        leaf.slots[slot].store(vma, Ordering::Release);
+        leaf.set_word(slot, word);
+        leaf.publish(slot, to);
         Ok(())
     }
 
-    /// Takes the VMA that starts at `start` out. The caller holds `mmap_lock` for writing.
-    /// Returns what is free around it then, if VMAs are on both sides of that.
+    /// Takes the VMA that starts at `start` out. Returns what is free around it then, if VMAs are
+    /// on both sides of that.
     #[inline]
     pub(crate) fn remove(
         &self,
         sys: &System<M>,
         start: VirtAddr,
     ) -> Result<Option<VirtRange>, NoMemory> {
-        // SAFETY: 1: the writer's lock.
-        match unsafe { self.found(start) } {
+        match self.written().found(start) {
             Some(found) => self.remove_found(sys, found),
             None => Ok(None),
         }
     }
 
-    /// The VMA that starts at `start`.
-    ///
-    /// # Safety
-    /// 1. The caller holds `mmap_lock`, as long as `'a`.
-    #[inline]
-    pub(crate) unsafe fn found<'a>(&self, start: VirtAddr) -> Option<Found<'a, M>> {
-        // SAFETY: 1: 1 of this function.
-        let (leaf, slot) = unsafe { self.slot_of(start.0) }?;
-        let found = Found {
-            leaf: NonNull::from(leaf),
-            slot,
-            kept: PhantomData,
-        };
-        Some(found).filter(|_| leaf.held(slot) != 0)
-    }
-
-    /// As [`Self::remove`], where it was found in the same critical section of the writer's lock,
-    /// and nothing has changed since.
+    /// As [`Self::remove`], where it was found before under the same hold of the lock, and nothing
+    /// has changed since.
     #[inline]
     pub(crate) fn remove_found(
         &self,
         sys: &System<M>,
         found: Found<'_, M>,
     ) -> Result<Option<VirtRange>, NoMemory> {
+        let tree = self.written();
         let (leaf, slot) = (found.leaf(), found.slot);
         // First, since a word may be too large, and a leaf may go.
-        // SAFETY: 1: the writer's lock.
-        let around = unsafe { self.gap_around(leaf, slot) };
+        let around = tree.gap_around(leaf, slot);
         if let Some((before, free)) = around {
-            // SAFETY: 1: the writer's lock.
-            unsafe { self.raise(before, gaps::pages::<M>(free.len())) };
+            tree.raise(before, gaps::pages::<M>(free.len()));
         }
         let free = around.map(|(_, free)| free);
-        // SAFETY: 1: the writer's lock.
-        if unsafe { leaf.living() } <= self.fewest(leaf) {
-            return self.remove_key(sys, leaf.keys[slot]).map(|()| free);
+        if leaf.living() <= self.fewest(leaf) {
+            return tree.remove_key(sys, leaf.keys[slot]).map(|()| free);
         }
-        // SAFETY: 1: the writer's lock.
-        unsafe { leaf.set_word(slot, HOLE) };
-        // ORDERING: Release; pairs with [tree-slot].
-        leaf.slots[slot].store(0, Ordering::Release);
+        leaf.set_word(slot, HOLE);
+        leaf.publish(slot, Slot::NOTHING);
         Ok(free)
     }
 
@@ -379,7 +278,7 @@ impl<M: Mmu> Tree<M> {
     /// mapped before and after is found at every moment.
     ///
     /// # Context
-    /// The caller holds `mmap_lock` for writing, and has a section open on the VMA.
+    /// The caller has a section open on the VMA.
     ///
     /// # Errors
     /// When there is no memory: then nothing has changed.
@@ -390,20 +289,19 @@ impl<M: Mmu> Tree<M> {
         new: VirtAddr,
         vma: &Vma<M>,
     ) -> Result<(), NoMemory> {
+        let tree = self.written();
         let view = vma.view();
         let range = VirtRange::new(new, view.range.end());
         let word = word_of::<M::Paging>(VmaView { range, ..view });
         let last = VirtAddr(old.0.saturating_sub(1));
-        // SAFETY: 1: the writer's lock.
-        let before = unsafe { self.at_or_before(last) }.filter(|_| new > old);
+        let before = tree.at_or_before(last).filter(|_| new > old);
         if let Some(before) = before {
             let before = before.view().range;
             let gap = gaps::pages::<M>(new.0.saturating_sub(before.end().0));
-            // SAFETY: 1: the writer's lock.
-            unsafe { self.raise(before.start().0, gap) };
+            tree.raise(before.start().0, gap);
         }
-        let entry = Entry::new(new.0, word, core::ptr::from_ref(vma) as u64);
-        self.replace_key(sys, old.0, entry)
+        let entry = Entry::new(new.0, word, Slot::vma(vma));
+        tree.replace_key(sys, old.0, entry)
     }
 
     /// Makes sure that so many changes, one after the other, do not fail: first removals and
@@ -417,10 +315,7 @@ impl<M: Mmu> Tree<M> {
         removals: u64,
         insertions: u64,
     ) -> Result<Ensured<'s, Node<M>, M>, NoMemory> {
-        let root = self.root.load(Ordering::Relaxed);
-        // SAFETY: 1: the writer's lock keeps the current version.
-        let level =
-            NonNull::new(root as *mut Node<M>).map_or(0, |_| unsafe { read::<M>(root) }.level);
+        let level = self.written().root().map_or(0, |root| root.read().level);
         // Of each level a removal or rekey copies one node at most, for it merges into its copy.
         // An insertion makes one more beside it, and a root above; one before may have, too.
         let nodes = removals * u64::from(level + 1) + insertions * u64::from(2 * (level + 2) + 1);
@@ -437,13 +332,6 @@ impl<M: Mmu> Tree<M> {
             change::FEW
         }
     }
-}
-
-/// # Safety
-/// 1. `slot` is a leaf's slot, and the VMA lives as long as `'a`.
-unsafe fn vma<'a, M: Mmu>(slot: u64) -> &'a Vma<M> {
-    // SAFETY: 1 of this function.
-    unsafe { &*(slot as *const Vma<M>) }
 }
 
 impl<M: Mmu> fmt::Debug for Tree<M> {

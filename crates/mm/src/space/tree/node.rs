@@ -1,118 +1,330 @@
-//! Tree nodes: edits of unpublished nodes (and, as a negative control, of a published one), and
-//! their freeing.
+//! Tree nodes: who may look at them, edits of unpublished ones, their publication and freeing.
+//!
+//! # Idea
+//! What keeps nodes from being freed is proved once, where a [`Locked`] or a [`Section`] is made.
+//! All that is reached from there is a [`NodeRef`] or a [`SeenRef`], and lives no longer.
+//!
+//! | | made of | sees |
+//! |---|---|---|
+//! | [`Locked`] | `mmap_lock`, held for reading or writing | nodes whole, and VMAs |
+//! | [`Section`] | a read section of the lifetime's domain | keys and slots, and where VMAs are |
+//!
+//! A node that a change has made is a [`Made`](super::change), which it edits alone.
 
-use super::{Body, HOLE, Node, UNUSED};
-use crate::memory::lifetime::{embedded, owner};
+use super::{Body, FANOUT, HOLE, Node, Tree};
+use crate::memory::lifetime::Reclaimed;
+use crate::space::vma::{Vma, VmaPtr};
 use crate::system::System;
+use core::cell::Cell;
+use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ptr::NonNull;
+use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
-use minflt_sync::{Atomic, Callback, Kind, Ordering};
+use minflt_sync::{Atomic, Kind, Ordering, Slab};
+
+/// What a slot leads to: a VMA from a leaf, a node from an inner node, or nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Slot(u64);
+
+impl Slot {
+    pub(super) const NOTHING: Self = Self(0);
+
+    pub(super) fn vma<M: Mmu>(vma: &Vma<M>) -> Self {
+        Self(core::ptr::from_ref(vma) as u64)
+    }
+
+    /// Stores it where readers find it.
+    #[inline(always)]
+    pub(super) fn publish<M: Mmu>(self, place: &Atomic<u64, M>) {
+        // ORDERING: Release; pairs with [tree-slot].
+        place.store(self.0, Ordering::Release);
+    }
+}
 
 /// What a node says of one VMA or child.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) key: u64,
     pub(super) word: u32,
-    pub(super) slot: u64,
+    pub(super) slot: Slot,
 }
 
 impl Entry {
-    pub(super) const fn new(key: u64, word: u32, slot: u64) -> Self {
+    pub(super) const fn new(key: u64, word: u32, slot: Slot) -> Self {
         Self { key, word, slot }
     }
 }
 
-/// A node that nobody else knows.
-impl<M: Mmu> Body<M> {
-    pub(super) fn put(&mut self, at: usize, entry: Entry) {
-        self.keys[at] = entry.key;
-        self.words.get_mut()[at] = entry.word;
-        self.slots[at] = Atomic::new(entry.slot);
-    }
+/// A tree whose `mmap_lock` is held.
+///
+/// # Invariants
+/// 1. As long as `'h` nobody else changes the tree: nodes that are in it, or that the holder takes
+///    out, stay until the holder retires them, and VMAs longer than the nodes that name them.
+pub(crate) struct Locked<'h, M: Mmu> {
+    root: &'h Atomic<u64, M>,
+}
 
-    pub(super) fn get(&mut self, at: usize) -> Entry {
-        Entry::new(
-            self.keys[at],
-            self.words.get_mut()[at],
-            self.slots[at].peek(),
-        )
-    }
+/// A tree that is looked at in a read section.
+///
+/// # Invariants
+/// 1. As long as `'s` what was a node of the tree since then stays one.
+pub(crate) struct Section<'s, M: Mmu> {
+    root: &'s Atomic<u64, M>,
+}
 
-    pub(super) fn push(&mut self, entry: Entry) {
-        self.put(self.used(), entry);
-        self.len += 1;
-    }
+/// A node, for the holder of `mmap_lock`.
+pub(super) struct NodeRef<'h, M: Mmu> {
+    pub(super) at: NonNull<Node<M>>,
+    kept: PhantomData<&'h Node<M>>,
+}
 
-    pub(super) fn insert(&mut self, at: usize, entry: Entry) {
-        for slot in (at..self.used()).rev() {
-            let moved = self.get(slot);
-            self.put(slot + 1, moved);
-        }
-        self.put(at, entry);
-        self.len += 1;
-    }
+/// A node, for a reader in a section.
+pub(super) struct SeenRef<'s, M: Mmu>(NodeRef<'s, M>);
 
-    fn cut(&mut self, len: usize) {
-        for slot in len..self.used() {
-            self.put(slot, Entry::new(UNUSED, HOLE, 0));
-        }
-        self.len = len as u32;
-    }
+/// Keys and slots of a node, for a reader in a section.
+pub(super) struct Seen<'s, M: Mmu> {
+    body: &'s Body<M>,
+}
 
-    pub(super) fn remove(&mut self, at: usize) {
-        for slot in at + 1..self.used() {
-            let moved = self.get(slot);
-            self.put(slot - 1, moved);
-        }
-        self.cut(self.used() - 1);
-    }
-
-    /// Leaves the holes of a leaf out.
-    pub(super) fn fill_holes(&mut self) {
-        let mut living = 0;
-        for slot in 0..self.used() {
-            let entry = self.get(slot);
-            if entry.word != HOLE {
-                self.put(living, entry);
-                living += 1;
+macro_rules! copy {
+    ($($name:ident),*) => {$(
+        impl<M: Mmu> Clone for $name<'_, M> {
+            #[inline(always)]
+            fn clone(&self) -> Self {
+                *self
             }
         }
-        self.cut(living);
+        impl<M: Mmu> Copy for $name<'_, M> {}
+    )*};
+}
+copy!(Locked, Section, NodeRef, SeenRef, Seen);
+
+impl<M: Mmu> Tree<M> {
+    /// The tree, for who holds the lock.
+    ///
+    /// # Safety
+    /// 1. As long as `'h` the caller holds `mmap_lock`, for writing where it changes anything; or
+    ///    nobody else has the address space, or nothing else runs.
+    #[inline(always)]
+    pub(crate) const unsafe fn locked<'h>(&'h self) -> Locked<'h, M> {
+        // INVARIANT: 1: 1 of this function.
+        Locked { root: &self.root }
+    }
+
+    /// The tree, for who changes it. The caller's caller holds `mmap_lock` for writing.
+    #[inline(always)]
+    pub(super) const fn written(&self) -> Locked<'_, M> {
+        // SAFETY: 1: asked for by functions that say so of their callers, until they return.
+        unsafe { self.locked() }
+    }
+
+    /// The tree, for who is in a read section.
+    ///
+    /// # Safety
+    /// 1. As long as `'s` the caller is in a read section of the lifetime's domain.
+    #[inline(always)]
+    pub(crate) const unsafe fn section<'s>(&'s self) -> Section<'s, M> {
+        // INVARIANT: 1: 1 of this function: nodes are freed by that lifetime.
+        Section { root: &self.root }
+    }
+}
+
+impl<'h, M: Mmu> Locked<'h, M> {
+    /// The word that names the root.
+    pub(super) const fn root_slot(self) -> &'h Atomic<u64, M> {
+        self.root
+    }
+
+    #[inline(always)]
+    pub(super) fn root(self) -> Option<NodeRef<'h, M>> {
+        NodeRef::at(self.root.load(Ordering::Relaxed))
+    }
+
+    /// The same as a reader sees it.
+    #[inline(always)]
+    const fn section(self) -> Section<'h, M> {
+        // INVARIANT: 1: by that of `self` nodes are kept as long as `'h`.
+        Section { root: self.root }
+    }
+
+    /// The last VMA that starts at or before `addr`.
+    #[inline]
+    pub(crate) fn at_or_before(self, addr: VirtAddr) -> Option<&'h Vma<M>> {
+        let found = self.section().at_or_before(addr);
+        // SAFETY: found under the lock, which by the invariant keeps VMAs.
+        found.map(|found| unsafe { found.as_ref() })
+    }
+
+    /// The same where no key of its leaf that is at most `addr` leads anywhere.
+    pub(super) fn before_hole(self, addr: VirtAddr) -> Option<&'h Vma<M>> {
+        let found = self.section().before_hole(addr);
+        // SAFETY: found under the lock, which by the invariant keeps VMAs.
+        found.map(|found| unsafe { found.as_ref() })
+    }
+}
+
+impl<'s, M: Mmu> Section<'s, M> {
+    #[inline(always)]
+    pub(super) fn root(self) -> Option<SeenRef<'s, M>> {
+        // ORDERING: Acquire; pairs with [tree-slot].
+        NodeRef::at(self.root.load(Ordering::Acquire)).map(SeenRef)
+    }
+}
+
+impl<'h, M: Mmu> NodeRef<'h, M> {
+    /// What a root or slot leads to that the caller's hold keeps.
+    #[inline(always)]
+    const fn at(slot: u64) -> Option<Self> {
+        match NonNull::new(slot as *mut Node<M>) {
+            Some(at) => Some(Self {
+                at,
+                kept: PhantomData,
+            }),
+            None => None,
+        }
+    }
+
+    /// # Safety
+    /// 1. It is a node as long as `'h`, and nobody else writes it meanwhile.
+    pub(super) const unsafe fn new(at: NonNull<Node<M>>) -> Self {
+        let kept = PhantomData;
+        Self { at, kept }
+    }
+
+    /// What names it.
+    pub(super) fn slot(self) -> Slot {
+        Slot(self.at.as_ptr() as u64)
+    }
+
+    /// Asks for its first `bytes` bytes.
+    #[inline(always)]
+    pub(super) fn prefetch(self, bytes: usize) {
+        M::prefetch(self.at.as_ptr().cast(), bytes);
+    }
+
+    /// Reads it, announcing its keys to the machine.
+    #[inline(always)]
+    pub(super) fn read(self) -> &'h Body<M> {
+        let node = self.at.as_ptr();
+        M::before(node.cast(), offset_of!(Body<M>, words), Kind::PlainRead);
+        // SAFETY: by the invariants of what it was reached from it is a node as long as `'h`. It
+        // was published whole, or is the change's own; what changes is atomic, or words, which only
+        // a holder of `mmap_lock` has by this.
+        unsafe { &(*node).body }
+    }
+
+    /// The same without announcing it, for oracles and teardown.
+    pub(super) const fn peek(self) -> &'h Body<M> {
+        // SAFETY: as in `read`.
+        unsafe { &self.at.as_ref().body }
+    }
+}
+
+impl<'s, M: Mmu> SeenRef<'s, M> {
+    /// Asks for all of it but the callback.
+    #[inline(always)]
+    pub(super) fn prefetch(self) {
+        self.0.prefetch(size_of::<Body<M>>());
+    }
+
+    /// Reads it, announcing its keys to the machine.
+    #[inline(always)]
+    pub(super) fn read(self) -> Seen<'s, M> {
+        Seen {
+            body: self.0.read(),
+        }
+    }
+}
+
+impl<'s, M: Mmu> Seen<'s, M> {
+    #[inline(always)]
+    pub(super) const fn is_leaf(self) -> bool {
+        self.body.level == 0
+    }
+
+    /// Keys that are at most `addr`.
+    #[inline(always)]
+    pub(super) fn at_most(self, addr: u64) -> usize {
+        self.body.at_most(addr)
+    }
+
+    /// What `slot` leads to, whole also without a lock.
+    #[inline(always)]
+    fn found(self, slot: usize) -> u64 {
+        // ORDERING: Acquire; pairs with [tree-slot].
+        self.body.slots[slot].load(Ordering::Acquire)
+    }
+
+    /// The VMA that `slot` of a leaf leads to.
+    #[inline(always)]
+    pub(super) fn vma(self, slot: usize) -> Option<NonNull<Vma<M>>> {
+        NonNull::new(self.found(slot) as *mut Vma<M>).filter(|_| self.is_leaf())
+    }
+
+    /// The child that `slot` of an inner node leads to.
+    #[inline(always)]
+    pub(super) fn child(self, slot: usize) -> Option<SeenRef<'s, M>> {
+        let child = NodeRef::at(self.found(slot));
+        child.filter(|_| !self.is_leaf()).map(SeenRef)
+    }
+}
+
+/// What the holder of `mmap_lock` sees of a node.
+impl<M: Mmu> Body<M> {
+    /// What `slot` leads to.
+    #[inline(always)]
+    pub(super) fn slot(&self, slot: usize) -> Slot {
+        Slot(self.slots[slot].peek())
+    }
+
+    /// The child that `slot` of an inner node leads to.
+    #[inline(always)]
+    pub(super) fn child(&self, slot: usize) -> Option<NodeRef<'_, M>> {
+        NodeRef::at(self.slots[slot].peek()).filter(|_| self.level > 0)
+    }
+
+    /// The VMA that `slot` of a leaf leads to.
+    #[inline(always)]
+    pub(super) fn vma(&self, slot: usize) -> Option<&Vma<M>> {
+        if self.level > 0 {
+            return None;
+        }
+        // SAFETY: a leaf names VMAs or nothing, and VMAs outlive the nodes that name them.
+        unsafe { (self.slots[slot].peek() as *const Vma<M>).as_ref() }
+    }
+
+    /// The words.
+    #[inline(always)]
+    pub(super) fn words(&self) -> &[Cell<u32>; FANOUT] {
+        let words = &raw const self.words;
+        M::before(words.cast(), size_of_val(&self.words), Kind::PlainRead);
+        &self.words
+    }
+
+    /// Sets a word. The lock is held for writing.
+    #[inline(always)]
+    pub(super) fn set_word(&self, slot: usize, word: u32) {
+        let words = &raw const self.words;
+        M::before(words.cast(), size_of::<u32>(), Kind::PlainWrite);
+        self.words[slot].set(word);
+    }
+
+    /// Publishes what `slot` leads to from now on. The lock is held for writing.
+    #[inline(always)]
+    pub(super) fn publish(&self, slot: usize, to: Slot) {
+        to.publish(&self.slots[slot]);
+    }
+
+    /// Sets what `slot` leads to, of a node that nobody else knows.
+    pub(super) fn set_slot(&mut self, slot: usize, to: Slot) {
+        self.slots[slot] = Atomic::new(to.0);
     }
 
     /// What stands in a slot of a leaf, if that is no hole.
-    ///
-    /// # Safety
-    /// 1. The caller holds `mmap_lock`.
-    pub(super) unsafe fn living_at(&self, slot: usize) -> Option<Entry> {
-        // SAFETY: 1: 1 of this function.
-        let word = unsafe { self.words() }[slot];
-        (word != HOLE).then(|| Entry::new(self.keys[slot], word, self.held(slot)))
-    }
-
-    /// Takes what stands from `at` on out, into a node of its own.
-    pub(super) fn split_off(&mut self, at: usize) -> Self {
-        let mut right = Self::empty(self.level);
-        for slot in at..self.used() {
-            right.push(self.get(slot));
-        }
-        self.cut(at);
-        right
-    }
-
-    /// Adds what `right` has, which fits and begins at `border`. The writer's lock keeps it.
-    pub(super) fn append(&mut self, right: &Self, border: u64) {
-        for slot in 0..right.used() {
-            // SAFETY: 1: the writer's lock.
-            let word = unsafe { right.words() }[slot];
-            if self.level == 0 && word == HOLE {
-                continue;
-            }
-            let inner = self.level > 0 && slot == 0;
-            let key = if inner { border } else { right.keys[slot] };
-            self.push(Entry::new(key, word, right.held(slot)));
-        }
+    pub(super) fn living_at(&self, slot: usize) -> Option<Entry> {
+        let word = self.words()[slot].get();
+        (word != HOLE).then(|| Entry::new(self.keys[slot], word, self.slot(slot)))
     }
 }
 
@@ -126,18 +338,25 @@ pub(super) fn insert_in_place<M: Mmu>(leaf: &Body<M>, entry: Entry) {
         M::before(body.cast(), size_of::<u64>(), Kind::PlainWrite);
         // SAFETY: a key of the leaf. Readers are in the way: that is what this is to show.
         unsafe { (*body).keys[slot] = entry.key };
-        // SAFETY: 1: the writer's lock.
-        unsafe { leaf.set_word(slot, entry.word) };
-        leaf.slots[slot].store(entry.slot, Ordering::Release);
+        leaf.set_word(slot, entry.word);
+        leaf.publish(slot, entry.slot);
     };
     for slot in (at..used).rev() {
-        // SAFETY: 1: the writer's lock.
-        let word = unsafe { leaf.words() }[slot];
-        write(slot + 1, Entry::new(leaf.keys[slot], word, leaf.held(slot)));
+        let word = leaf.words()[slot].get();
+        write(slot + 1, Entry::new(leaf.keys[slot], word, leaf.slot(slot)));
     }
     write(at, entry);
-    // SAFETY: as above.
+    // SAFETY: the count of the leaf; as above.
     unsafe { (*body).len += 1 };
+}
+
+// SAFETY: 1: the field of that name.
+unsafe impl<M: Mmu> Reclaimed<M> for Node<M> {
+    const CALLBACK: usize = offset_of!(Self, callback);
+
+    fn slab(sys: &System<M>) -> &Slab<Self, M> {
+        &sys.nodes
+    }
 }
 
 impl<M: Mmu> System<M> {
@@ -146,20 +365,66 @@ impl<M: Mmu> System<M> {
     /// # Safety
     /// 1. The node is unlinked, and retired once.
     pub(crate) unsafe fn retire_node(&self, node: NonNull<Node<M>>) {
-        // SAFETY: 1: a live object, of which that is the callback.
-        let callback = unsafe { embedded(node, offset_of!(Node<M>, callback)) };
-        // SAFETY: 1, 2: 1 of this function. 3: the function finds the node from its callback.
-        unsafe { self.retire(callback, free_node::<M>) };
+        // SAFETY: 1, 2: unlinked and retired once, by 1; nodes come from this slab.
+        unsafe { self.retire_object(node) };
     }
 }
 
-/// # Safety
-/// 1. `sys` is the system. 2. The callback is a retired node's.
-unsafe fn free_node<M: Mmu>(sys: *const (), callback: NonNull<Callback>) {
-    // SAFETY: 1 of this function.
-    let sys = unsafe { &*sys.cast::<System<M>>() };
-    // SAFETY: 1: 2 of this function.
-    let node = unsafe { owner::<Node<M>>(callback, offset_of!(Node<M>, callback)) };
-    // SAFETY: 1, 2: retired once, and the grace period is over.
-    unsafe { sys.nodes.free(node, sys) };
+/// A VMA, and where in the tree it is.
+pub(crate) struct Found<'a, M: Mmu> {
+    /// The node may be freed while a function runs that was given this: see [`VmaPtr`].
+    leaf: NonNull<Body<M>>,
+    pub(super) slot: usize,
+    vma: VmaPtr<'a, M>,
+}
+
+impl<'a, M: Mmu> Found<'a, M> {
+    pub(super) fn new(leaf: &'a Body<M>, slot: usize) -> Option<Self> {
+        let (vma, leaf) = (leaf.vma(slot)?.into(), NonNull::from(leaf));
+        Some(Self { leaf, slot, vma })
+    }
+
+    /// The VMA.
+    pub(crate) const fn vma(&self) -> &'a Vma<M> {
+        self.vma.get()
+    }
+
+    pub(super) fn leaf(&self) -> &'a Body<M> {
+        // SAFETY: found under `mmap_lock`, which is held as long as `'a`, and not yet taken out.
+        unsafe { self.leaf.as_ref() }
+    }
+}
+
+/// Looks without instrumented access, for oracles and teardown, while nobody changes the tree.
+impl<M: Mmu> Tree<M> {
+    /// Visits every VMA in order; then every node.
+    pub(crate) fn visit(
+        &self,
+        vmas: &mut dyn FnMut(VmaPtr<'_, M>),
+        nodes: &mut dyn FnMut(NonNull<Node<M>>),
+    ) {
+        fn down<M: Mmu>(
+            node: NodeRef<'_, M>,
+            vmas: &mut dyn FnMut(VmaPtr<'_, M>),
+            nodes: &mut dyn FnMut(NonNull<Node<M>>),
+        ) {
+            let body = node.peek();
+            for slot in 0..body.used() {
+                if let Some(vma) = body.vma(slot) {
+                    vmas(vma.into());
+                } else if let Some(child) = body.child(slot) {
+                    down(child, vmas, nodes);
+                }
+            }
+            nodes(node.at);
+        }
+        if let Some(root) = self.peek_root() {
+            down(root, vmas, nodes);
+        }
+    }
+
+    /// The root, if there is one.
+    pub(super) fn peek_root(&self) -> Option<NodeRef<'_, M>> {
+        NodeRef::at(self.root.peek())
+    }
 }

@@ -18,7 +18,7 @@ impl<M: Mmu> Tree<M> {
     pub(crate) fn validate(&self) -> Result<(), &'static str> {
         match self.peek_root() {
             None => Ok(()),
-            Some(root) => root.validate(0, UNUSED).map(|_| ()),
+            Some(root) => root.peek().validate(0, UNUSED).map(|_| ()),
         }
     }
 }
@@ -54,7 +54,7 @@ impl<M: Mmu> Body<M> {
             let gap = gaps::pages::<M>(found.start - so_far.end);
             if self.level > 0 && slot > 0 {
                 ensure(
-                    self.peek_word(slot - 1) >= gap,
+                    self.words[slot - 1].get() >= gap,
                     "a word hides a gap behind it",
                 )?;
             }
@@ -73,15 +73,15 @@ impl<M: Mmu> Body<M> {
         low: u64,
         high: u64,
     ) -> Result<Option<Below>, &'static str> {
-        let hole = self.slots[slot].peek() == 0;
+        let vma = self.vma(slot);
         ensure(
-            (self.peek_word(slot) == HOLE) == hole,
+            (self.words[slot].get() == HOLE) == vma.is_none(),
             "a word says hole of a VMA",
         )?;
-        if hole {
+        let Some(vma) = vma else {
             return Ok(None);
-        }
-        let view = self.peek_vma(slot).peek();
+        };
+        let view = vma.peek();
         let (start, end) = (view.range.start().0, view.range.end().0);
         ensure(start == self.keys[slot], "a key is not the VMA's start")?;
         ensure(
@@ -90,7 +90,7 @@ impl<M: Mmu> Body<M> {
         )?;
         let word = word_of::<M::Paging>(view);
         ensure(
-            self.peek_word(slot) == word,
+            self.words[slot].get() == word,
             "a word says something else of a VMA",
         )?;
         let gap = 0;
@@ -100,11 +100,11 @@ impl<M: Mmu> Body<M> {
     fn validate_child(&self, slot: usize, low: u64, high: u64) -> Result<Below, &'static str> {
         let low = if slot == 0 { low } else { self.keys[slot] };
         let next = self.keys[..self.used()].get(slot + 1);
-        let child = self.peek_child(slot);
+        let child = self.child(slot).ok_or("a child is missing")?.peek();
         ensure(child.level + 1 == self.level, "a level is left out")?;
         let below = child.validate(low, next.map_or(high, |next| *next))?;
         ensure(
-            self.peek_word(slot) >= below.gap,
+            self.words[slot].get() >= below.gap,
             "a word hides a gap below it",
         )?;
         Ok(below)

@@ -6,25 +6,22 @@
 
 use super::{Change, Up};
 use crate::base::error::NoMemory;
-use crate::space::tree::node::Entry;
-use crate::space::tree::{Body, FANOUT, read};
+use crate::space::tree::node::{Entry, NodeRef};
+use crate::space::tree::{Body, FANOUT};
 use minflt_pgtable::Mmu;
-use minflt_sync::Atomic;
 
 /// Slots that are free in a neighbour that a full leaf shares with, at least.
 const ROOM: usize = 2;
 
-impl<M: Mmu> Change<'_, M> {
+impl<'t, M: Mmu> Change<'t, M> {
     /// The left of two leaves below `body` that can take `key` between them, where the one in slot
     /// `at`, which it belongs into, is full and a neighbour is not. What comes in order does not
     /// ask for it ([`Self::add`]).
     pub(super) fn can_share(body: &Body<M>, at: usize, key: u64) -> Option<usize> {
-        // SAFETY: 1: the writer's lock keeps the current version.
-        let leaf = |slot| unsafe { read::<M>(body.held(slot)) };
-        // SAFETY: 1: the writer's lock.
-        let living = |slot| unsafe { leaf(slot).living() };
+        let leaf = |slot| body.child(slot).map(NodeRef::read);
+        let living = |slot| leaf(slot).map_or(FANOUT, Body::living);
         let is_between = |full: &Body<M>| (1..FANOUT).contains(&full.at_most(key));
-        if body.level != 1 || !is_between(leaf(at)) || living(at) < FANOUT {
+        if body.level != 1 || !is_between(leaf(at)?) || living(at) < FANOUT {
             return None;
         }
         let left = at.checked_sub(1).map(|left| (living(left), left));
@@ -35,14 +32,20 @@ impl<M: Mmu> Change<'_, M> {
 
     /// Shares what the leaves in slots `left` and `left + 1` of `node` have, and one more, out
     /// evenly among two new ones.
-    pub(super) fn share(&mut self, node: u64, left: usize, entry: Entry) -> Result<Up, NoMemory> {
-        let (copy, body) = self.copy(node)?;
+    pub(super) fn share(
+        &mut self,
+        node: NodeRef<'t, M>,
+        left: usize,
+        entry: Entry,
+    ) -> Result<Up<M>, NoMemory> {
+        let mut copy = self.nodes.copy(node)?;
         let both = [left, left + 1];
-        // SAFETY: 1: the writer's lock keeps the current version.
-        let old = both.map(|slot| unsafe { read::<M>(body.held(slot)) });
-        // SAFETY: 1: the writer's lock.
-        let living = old.map(|leaf| unsafe { leaf.living() });
-        let half = living.iter().sum::<usize>() / 2;
+        let (Some(first), Some(second)) = (node.peek().child(left), node.peek().child(left + 1))
+        else {
+            return Ok(Up::Done);
+        };
+        let old = [first, second].map(NodeRef::read);
+        let half = old.map(Body::living).iter().sum::<usize>() / 2;
         let mut new = both.map(|_| Body::empty(0));
         let mut put = |entry| {
             let behind = usize::from(new[0].used() > half);
@@ -51,8 +54,7 @@ impl<M: Mmu> Change<'_, M> {
         let mut entry = Some(entry);
         for leaf in old {
             for slot in 0..leaf.used() {
-                // SAFETY: 1: the writer's lock.
-                let Some(there) = (unsafe { leaf.living_at(slot) }) else {
+                let Some(there) = leaf.living_at(slot) else {
                     continue;
                 };
                 entry.take_if(|entry| entry.key < there.key).map(&mut put);
@@ -60,10 +62,12 @@ impl<M: Mmu> Change<'_, M> {
             }
         }
         entry.map(put);
+        let body = copy.edit();
         body.keys[left + 1] = new[1].keys[0];
+        self.nodes.replaces(first);
+        self.nodes.replaces(second);
         for (slot, leaf) in both.into_iter().zip(new) {
-            self.old.push(body.held(slot));
-            body.slots[slot] = Atomic::new(self.make(leaf)?);
+            body.set_slot(slot, self.nodes.make(leaf)?.slot());
         }
         both.iter().for_each(|slot| Self::measure(body, *slot));
         Ok(Up::One(copy))
