@@ -149,7 +149,7 @@ impl<M: Mmu> Mm<M> {
             flags,
             ..view
         };
-        let modified = modify(self, writers, vma, part, to).map_err(|NoMemory| {
+        let modified = modify(writers, vma, part, to).map_err(|NoMemory| {
             sys.uncharge(charged);
             MprotectError::NoMemory
         })?;

@@ -154,7 +154,7 @@ impl<M: Mmu> Mm<M> {
         if flags == view.flags || view.is_huge() {
             return Ok(0);
         }
-        modify(self, writers, vma, part, |view| VmaView { flags, ..view }).map(drop)?;
+        modify(writers, vma, part, |view| VmaView { flags, ..view }).map(drop)?;
         let pages = part.pages(M::Paging::shift()) as i64;
         Ok(match (view.flags.has(VmaFlags::LOCKED), kind) {
             (false, Kind::Locked(_)) => pages,

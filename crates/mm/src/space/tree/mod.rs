@@ -315,21 +315,6 @@ impl<M: Mmu> Tree<M> {
         Ok(())
     }
 
-    /// Takes the VMA that starts at `start` out. The caller holds `mmap_lock` for writing.
-    /// Returns what is free around it then, if VMAs are on both sides of that.
-    #[inline]
-    pub(crate) fn remove(
-        &self,
-        sys: &System<M>,
-        start: VirtAddr,
-    ) -> Result<Option<VirtRange>, NoMemory> {
-        // SAFETY: 1: the writer's lock.
-        match unsafe { self.found(start) } {
-            Some(found) => self.remove_found(sys, found),
-            None => Ok(None),
-        }
-    }
-
     /// The VMA that starts at `start`.
     ///
     /// # Safety
@@ -346,8 +331,8 @@ impl<M: Mmu> Tree<M> {
         Some(found).filter(|_| leaf.held(slot) != 0)
     }
 
-    /// As [`Self::remove`], where it was found before under the same hold of the writer's lock, and
-    /// nothing has changed since.
+    /// Takes a VMA out that was found before under the same hold of the writer's lock, since when
+    /// nothing has changed. Returns what is free around it then, if VMAs are on both sides of that.
     #[inline]
     pub(crate) fn remove_found(
         &self,
