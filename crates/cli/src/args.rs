@@ -86,7 +86,7 @@ pub(crate) struct Advise {
     /// Number of threads, each on a CPU of its own [default: the machine's CPUs, at most 64].
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<u32>,
-    /// The era of the kernel that runs now (see `minflt eras` for the kernels that each stands for).
+    /// The era of the kernel that runs now; `minflt eras` lists which kernels an era stands for.
     #[arg(long, value_name = "ERA", default_value = "linux-6.15")]
     pub(crate) from: String,
     /// Runs of each era, with different random seeds.

@@ -13,7 +13,12 @@ const PAGE: &str = "docs/locking.md";
 const MARK: &str = "<!-- write sections -->";
 const SOURCE: &str = "crates/mm/src/";
 /// Calls that open a section, by the word they begin with and what stands around it.
-const OPENS: [&str; 3] = ["writers.begin(", "writers.begin_all(", "modify("];
+const OPENS: [&str; 4] = [
+    "writers.begin(",
+    "writers.begin_all(",
+    "modify(",
+    "add_vma(",
+];
 /// Where the seam itself is.
 const SEAM: &str = "crates/mm/src/change/writers.rs";
 

@@ -23,8 +23,7 @@ use super::populate::{Failure, to_lock};
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
 use crate::base::error::{HeapError, NoMemory};
 use crate::base::event::Event;
-use crate::change::merge::add;
-use crate::change::split::NewVma;
+use crate::change::modify::{add_vma, nothing};
 use crate::change::writers::{Afterwards, Writers};
 use crate::memory::commit::Pages;
 use crate::memory::lifetime::as_call;
@@ -167,7 +166,7 @@ impl<M: Mmu> Mm<M> {
                 range.overlaps(gone)
             });
             return if mapped && writers.held().cuts_no_huge_page(gone) {
-                munmap::unmap(self, writers, gone, Afterwards::LetsGo)
+                munmap::unmap(writers, gone, Afterwards::LetsGo)
             } else {
                 Err(NoMemory)
             };
@@ -205,18 +204,14 @@ impl<M: Mmu> Mm<M> {
     fn extend(&self, writers: &Writers<'_, M>, fresh: VmaView) -> Result<(), NoMemory> {
         let start = fresh.range.start();
         // What ends where the heap begins is none of it.
-        if start > self.heap.start() {
-            let open = |vma| writers.begin(vma);
-            let beside = Beside {
+        let beside = match start > self.heap.start() {
+            true => Beside {
                 above: None,
                 ..writers.held().beside(fresh.range)
-            };
-            drop(add(self, writers, beside, open, &fresh, None)?);
-            return Ok(());
-        }
-        let section = NewVma::new(self, fresh)?.insert(writers)?;
-        drop(section);
-        Ok(())
+            },
+            false => nothing(),
+        };
+        add_vma(writers, &fresh, beside, None).map(drop)
     }
 }
 

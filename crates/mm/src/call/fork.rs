@@ -49,7 +49,7 @@ use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::base::policy::Policy;
 use crate::call::handle::MmHandle;
-use crate::change::split::NewVma;
+use crate::change::owned::NewVma;
 use crate::change::writers::Writers;
 use crate::entry::translation;
 use crate::entry::walk::pages;

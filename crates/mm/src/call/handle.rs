@@ -3,16 +3,20 @@
 use crate::base::error::NoMemory;
 use crate::call::brk::Heap;
 use crate::call::pin::Pins;
+use crate::entry::walk::Tables;
+use crate::entry::zap::Zap;
 use crate::fault::stack::DEFAULT_LIMIT;
-use crate::memory::commit::Sizes;
+use crate::memory::commit::{Pages, Sizes};
 use crate::memory::lifetime::SystemRef;
 use crate::memory::locks::Locks;
 use crate::memory::rss::Resident;
 use crate::mm::Mm;
+use crate::pages::file::UnusedFiles;
 use crate::pages::numa::Balance;
 use crate::pages::userfault::Userfaults;
 use crate::space::look::Held;
 use crate::space::tree::Tree;
+use crate::space::vma::VmaPtr;
 use crate::system::System;
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -122,7 +126,7 @@ impl<M: Mmu> Mm<M> {
     fn exit(&self) {
         let sys = self.system();
         let all = VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end()));
-        crate::call::munmap::unmap_all(self, all);
+        unmap_all(self, all);
         self.end_resident();
         sys.put_table(self.root);
         sys.run_deferred();
@@ -194,4 +198,52 @@ unsafe fn tear_down<M: Mmu>(arg: *const ()) {
         // SAFETY: 1, 2: allocated by `create`; 1, 2 of this function.
         unsafe { sys.mms.free(mm, sys) };
     }
+}
+
+/// Takes every VMA out and frees every table, for a dying address space that nobody else has.
+fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
+    let sys = mm.system();
+    // SAFETY: 1: nobody else has the address space.
+    let tables = unsafe { Tables::kept(mm) };
+    let mut zap = Zap::begin_last(tables, all);
+    let mut gone = Pages::default();
+    let mut zap_vma = |vma: VmaPtr<'_, M>| {
+        let vma = vma.get();
+        let view = vma.peek();
+        if view.is_huge() {
+            zap.huge_gone(vma, &view);
+        } else {
+            zap.range(view.range);
+        }
+        gone.add(Pages::of::<M>(&view));
+    };
+    mm.tree.visit(&mut zap_vma, &mut |_| ());
+    let files = UnusedFiles::new();
+    // Who comes by a reverse map may be below a table.
+    let mut unlink = |vma: VmaPtr<'_, M>| {
+        let vma = vma.get();
+        vma.give_back_own(sys);
+        if let Some(unused) = sys.drop_link(mm, vma.link()) {
+            files.add(unused);
+        }
+        sys.unlink_anon_vmas(vma);
+    };
+    mm.tree.visit(&mut unlink, &mut |_| ());
+    zap.free_tables(all, all);
+    zap.finish();
+    mm.count_unmapped(gone);
+    let vma = |vma: VmaPtr<'_, M>| {
+        if let Some(by) = sys.config.fallback_order.vma_lock() {
+            vma.get().detach(by, mm);
+        }
+        // SAFETY: 1: nobody looks into the tree any more.
+        unsafe { sys.retire_vma(vma.as_ptr()) };
+    };
+    let node = |node| {
+        // SAFETY: 1: nobody looks into the tree any more.
+        unsafe { sys.retire_node(node) };
+    };
+    mm.tree.visit(&mut { vma }, &mut { node });
+    // They may wait for a device, which nothing else does now.
+    drop(files);
 }

@@ -218,12 +218,9 @@ impl<M: Mmu> Mm<M> {
                 return Err(MempolicyError::Invalid);
             }
             if view.policy != policy {
-                modify(self, writers, vma.into(), part, |view| VmaView {
-                    policy,
-                    ..view
-                })
-                .map(drop)
-                .map_err(|NoMemory| MempolicyError::NoMemory)?;
+                modify(writers, vma.into(), part, |view| VmaView { policy, ..view })
+                    .map(drop)
+                    .map_err(|NoMemory| MempolicyError::NoMemory)?;
             }
             at = part.end();
         }

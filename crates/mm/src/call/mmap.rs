@@ -11,9 +11,10 @@ use crate::base::error::{MmapError, NoMemory};
 use crate::base::event::Event;
 use crate::base::huge_size::HugeSize;
 use crate::call::thread::Thread;
-use crate::change::cut::Cut;
-use crate::change::merge::add;
-use crate::change::writers::{Afterwards, Writers};
+use crate::change::modify::add_vma;
+use crate::change::plan::Plan;
+use crate::change::unmap::TableFate;
+use crate::change::writers::Writers;
 use crate::memory::commit::{self, Pages, Reserve};
 use crate::memory::lifetime::as_call;
 use crate::memory::rss::Share;
@@ -22,7 +23,7 @@ use crate::pages::file::{FileAccess, FileHandle, Sharing};
 use crate::space::look::Held;
 use crate::space::tree::Beside;
 use crate::space::vma::Vma;
-use minflt_addr::{VirtAddr, VirtRange};
+use minflt_addr::VirtAddr;
 use minflt_pgtable::{Mmu, Paging};
 
 /// Whether the pages of a mapping are faulted in at once (`MAP_POPULATE`).
@@ -228,19 +229,17 @@ impl<M: Mmu> Mm<M> {
         if let Some(part) = part {
             part.allows(&view)?;
         }
-        // The mappings there are replaced, so only the growth is checked against the limit.
-        let cut = match request.place {
-            Place::Fixed(_) => {
-                let cut = Cut::plan(self, &writers, range).map_err(|_| MmapError::NoMemory)?;
-                match size.is_some_and(|size| has_smaller(writers.held(), range, size)) {
-                    true => cut.map(Cut::with_tables),
-                    false => cut,
-                }
+        // What stands there goes, so only what comes on top of it is asked for.
+        let mut gone = None;
+        // A place that was looked for is free.
+        if let Place::Fixed(_) = request.place {
+            let plan = gone.insert(Plan::empty(&writers, range, None));
+            let mapped = plan.take_all(None);
+            if !mapped.map_err(|NoMemory| MmapError::NoMemory)? {
+                gone = None;
             }
-            // The place was looked for, and is free.
-            _ => None,
-        };
-        let old = cut.as_ref().map_or(Pages::default(), |cut| cut.pages);
+        }
+        let old = gone.as_ref().map_or(Pages::default(), |gone| gone.pages);
         if !self.may_expand(pages.mapped.saturating_sub(old.mapped)) {
             return Err(MmapError::Limit);
         }
@@ -249,7 +248,7 @@ impl<M: Mmu> Mm<M> {
         // Unmapping the old mappings returned their commit charge, which no other thread may take
         // meanwhile.
         sys.charge_again(pages.accounted - more);
-        self.put_in(&writers, (view, aside), beside, cut)
+        self.put_in(&writers, (view, aside), beside, gone.as_mut())
             .map_err(|NoMemory| {
                 sys.uncharge(pages.accounted);
                 MmapError::NoMemory
@@ -275,17 +274,20 @@ impl<M: Mmu> Mm<M> {
         writers: &Writers<'_, M>,
         (view, aside): (VmaView, Option<SetAside<'_, M>>),
         beside: Option<Beside<'_, M>>,
-        cut: Option<Cut<'_, '_, M>>,
+        gone: Option<&mut Plan<'_, '_, M>>,
     ) -> Result<(), NoMemory> {
-        let section = match cut {
-            Some(cut) => {
-                cut.replace_by(view)?.commit(Afterwards::Writes)?;
+        let section = match gone {
+            Some(gone) => {
+                let tables = match has_smaller(writers.held(), &view) {
+                    true => TableFate::FreeWithin,
+                    false => TableFate::Keep,
+                };
+                gone.replace_by(&view, tables)?;
                 None
             }
             None => {
                 let beside = beside.unwrap_or_else(|| writers.held().beside(view.range));
-                let open = |vma| writers.begin(vma);
-                Some(add(self, writers, beside, open, &view, None)?)
+                Some(add_vma(writers, &view, beside, None)?)
             }
         };
         // Nothing fails any more. Who ends the section waits for the file's other mappings.
@@ -383,14 +385,15 @@ impl<M: Mmu> Thread<'_, M> {
     }
 }
 
-/// Whether a mapping in `range` has pages smaller than `size`: their tables are in the place of
-/// entries for pages of that size.
-fn has_smaller<M: Mmu>(held: Held<'_, M>, range: VirtRange, size: HugeSize) -> bool {
-    let mut at = range.start();
-    while let Some(view) = held.find(at).map(Vma::view)
-        && view.range.start() < range.end()
+/// Whether a mapping in the range of `new` has smaller pages than that: their tables are in the
+/// place of its entries.
+fn has_smaller<M: Mmu>(held: Held<'_, M>, new: &VmaView) -> bool {
+    let mut at = new.range.start();
+    while new.is_huge()
+        && let Some(view) = held.find(at).map(Vma::view)
+        && view.range.start() < new.range.end()
     {
-        if !view.is_huge() || view.huge_size() < size {
+        if !view.is_huge() || view.huge_size() < new.huge_size() {
             return true;
         }
         at = view.range.end();

@@ -19,7 +19,7 @@ use crate::entry::zap::Zap;
 use crate::memory::lifetime::as_call;
 use crate::memory::rss::Share;
 use crate::mm::Mm;
-use crate::space::vma_ptr::VmaPtr;
+use crate::space::vma::VmaPtr;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::Ordering;
@@ -149,7 +149,7 @@ impl<M: Mmu> Mm<M> {
             flags,
             ..view
         };
-        let modified = modify(self, writers, vma, part, to).map_err(|NoMemory| {
+        let modified = modify(writers, vma, part, to).map_err(|NoMemory| {
             sys.uncharge(charged);
             MprotectError::NoMemory
         })?;

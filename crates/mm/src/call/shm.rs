@@ -286,7 +286,7 @@ impl<M: Mmu> Mm<M> {
                         continue;
                     };
                     attached = Some((view.file, VirtAddr(addr.0.saturating_add(bytes))));
-                    unmap(self, &writers, view.range, Afterwards::Writes)?;
+                    unmap(&writers, view.range, Afterwards::Writes)?;
                 }
                 M::note(format_args!("shmdt {addr} returns"));
                 attached.map(|_| ()).ok_or(ShmdtError::Invalid)

@@ -1,8 +1,8 @@
-//! Changes of VMAs: the write guard, splits, merges, unmapping and attribute changes.
+//! Changes of VMAs: the write guard, the plan of a change, unmapping, and attribute changes.
 
-pub(crate) mod changed;
-pub(crate) mod cut;
 pub(crate) mod merge;
 pub(crate) mod modify;
-pub(crate) mod split;
+pub(crate) mod owned;
+pub(crate) mod plan;
+pub(crate) mod unmap;
 pub(crate) mod writers;

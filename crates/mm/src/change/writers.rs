@@ -11,7 +11,7 @@
 //!
 //! # Protocol
 //! The caller holds `mmap_lock` for writing, which the guard proves. Sequence-count sections of one
-//! VMA do not nest. A section that ends by [`Section::for_ever`] belongs to a detached VMA. A VMA
+//! VMA do not nest. The section of a VMA that is removed never ends ([`Writers::detach`]). A VMA
 //! write lock outlasts its section: all of them are released when the guard is dropped, before
 //! `mmap_lock`. A call that has changed the tree and the records, and only unmaps pages after that,
 //! *downgrades* where the configuration says so:
@@ -33,8 +33,8 @@
 //! After a downgrade no fault is in the range, and none can enter:
 //! - a lookup in the tree, under `mmap_lock` or lockless, finds nothing there; a fault that found V
 //!   before is refused, since V was *detached* before the write locks ended (control:
-//!   [`Broken::DetachLate`](crate::base::config::Broken)), or finds V's sequence count odd for
-//!   ever; and the writer waited for holders of V's lock before it cut V;
+//!   [`NegativeControl::DetachLate`](crate::base::config::NegativeControl)), or finds V's sequence
+//!   count odd for ever; and the writer waited for holders of V's lock before it cut V;
 //! - a call that maps there, or extends a neighbour (stacks, too, see `fault/stack.rs`), is a
 //!   writer, and waits. So do fork, and any other munmap: only one downgraded writer exists at a
 //!   time, which is why it may still write what `mmap_lock` guards and readers only read: the
@@ -44,8 +44,8 @@
 //!   neighbour are kept; faults install PTEs and tables there meanwhile, each in its own entry,
 //!   under the page-table lock or by exchange, as during a discard;
 //! - a page-table walk under `mmap_lock` for reading walks only below VMAs that it found under the
-//!   same lock (control: [`Broken::AgeHoles`](crate::base::config::Broken)). Lockless walks are
-//!   waited for by the TLB flush or the grace period, whatever lock munmap holds;
+//!   same lock (control: [`NegativeControl::AgeHoles`](crate::base::config::NegativeControl)).
+//!   Lockless walks are waited for by the TLB flush or the grace period, whatever lock munmap holds;
 //! - other zaps may run concurrently with this one, as with a discard: they count each other
 //!   ([`crate::entry::zap`], P41). They cannot affect the same pages.
 //!
@@ -61,14 +61,14 @@
 //! Linux: mm/vma.c vms_complete_munmap_vmas; include/linux/mmap_lock.h mmap_write_downgrade
 //! (v6.18).
 
-use crate::base::config::{Unmap, VmaLockBy};
+use crate::base::config::Unmap;
 use crate::base::error::NoMemory;
 use crate::mm::Mm;
 use crate::pages::file::{Unused, UnusedFiles};
 use crate::space::look::{Exclusive, Held};
 use crate::space::vma::Vma;
+use crate::space::vma::VmaPtr;
 use crate::space::vma_lock;
-use crate::space::vma_ptr::VmaPtr;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
 
@@ -93,20 +93,11 @@ pub(crate) enum Afterwards {
 /// An open section on one VMA.
 #[must_use = "the section ends when dropped"]
 pub(crate) struct Section<'v, M: Mmu> {
-    mm: &'v Mm<M>,
     /// Where it was taken out, it goes while a function still runs that was given the section.
     vma: VmaPtr<'v, M>,
-    owes: Owes,
-}
-
-/// What the end of a section has to do.
-#[derive(Clone, Copy)]
-enum Owes {
-    Nothing,
-    /// The sequence count is odd.
-    Even,
-    /// The VMA is write-locked, and stays so for now.
-    Detach(VmaLockBy),
+    /// Whether the sequence count is odd, for the end of the section to make even. A VMA that is
+    /// write-locked stays so.
+    odd: bool,
 }
 
 impl<'m, M: Mmu> Writers<'m, M> {
@@ -138,6 +129,19 @@ impl<'m, M: Mmu> Writers<'m, M> {
         if let Some(unused) = unused {
             self.files.add(unused);
         }
+    }
+
+    /// A VMA with an open section is out of the tree: no thread validates against it or locks it
+    /// again. The section does not end.
+    ///
+    /// # Context
+    /// May sleep, until faults of other address spaces have found out that it is not theirs.
+    pub(crate) fn detach(&self, vma: &Vma<M>) {
+        let order = self.mm.system().config.fallback_order;
+        if let Some(by) = order.vma_lock().filter(|_| !order.speculates()) {
+            vma.detach(by, self.mm);
+        }
+        self.mm.count_vmas(-1);
     }
 
     fn end_all(&self) {
@@ -172,21 +176,15 @@ impl<'m, M: Mmu> Writers<'m, M> {
     /// Sleeps until faults that hold the VMA's lock have left.
     pub(crate) fn begin<'v>(&'v self, vma: &'v Vma<M>) -> Section<'v, M> {
         debug_assert!(self.lock.writes(), "nothing is changed after a downgrade");
-        let ladder = self.mm.system().config.fallback_order;
-        let owes = if ladder.speculates() {
+        let order = self.mm.system().config.fallback_order;
+        let odd = order.speculates();
+        if odd {
             vma.seq.write_begin();
-            Owes::Even
-        } else if let Some(by) = ladder.vma_lock() {
+        } else if let Some(by) = order.vma_lock() {
             vma.write_lock(by, self.mm);
-            Owes::Detach(by)
-        } else {
-            Owes::Nothing
-        };
-        Section {
-            mm: self.mm,
-            vma: VmaPtr::from(vma),
-            owes,
         }
+        let vma = VmaPtr::from(vma);
+        Section { vma, odd }
     }
 
     /// Lets `mmap_lock` go while `unlocked` runs: for a control.
@@ -197,11 +195,8 @@ impl<'m, M: Mmu> Writers<'m, M> {
 
     /// Opens no section: for controls.
     pub(crate) fn begin_none<'v>(&'v self, vma: &'v Vma<M>) -> Section<'v, M> {
-        Section {
-            mm: self.mm,
-            vma: VmaPtr::from(vma),
-            owes: Owes::Nothing,
-        }
+        let vma = VmaPtr::from(vma);
+        Section { vma, odd: false }
     }
 
     /// Puts a new VMA, which is whole, into the tree with its section open: a lookup that finds it
@@ -214,20 +209,12 @@ impl<'m, M: Mmu> Writers<'m, M> {
         start: VirtAddr,
         new: VmaPtr<'v, M>,
     ) -> Result<Section<'v, M>, NoMemory> {
-        let vma = new.get();
-        let ladder = self.mm.system().config.fallback_order;
-        let owes = if ladder.speculates() {
-            vma.seq.write_begin();
-            Owes::Even
-        } else {
-            // Nobody gets the lock of a new one before this guard goes.
-            ladder.vma_lock().map_or(Owes::Nothing, Owes::Detach)
-        };
-        let section = Section {
-            mm: self.mm,
-            vma: new,
-            owes,
-        };
+        // No thread gets the lock of a new one before this guard goes.
+        let odd = self.mm.system().config.fallback_order.speculates();
+        if odd {
+            new.get().seq.write_begin();
+        }
+        let section = Section { vma: new, odd };
         vma_lock::insert(self.mm, start, new.as_ptr())?;
         Ok(section)
     }
@@ -270,32 +257,16 @@ impl<'w, M: Mmu> Sections<'w, '_, M> {
         self.within
     }
 
-    /// The VMAs are out of the tree: the unmapper ends their sections, one by one.
+    /// The VMAs are out of the tree: their sections never end.
     pub(crate) fn hand_over(&mut self) {
         let nothing = self.within.start();
         self.within = VirtRange::new(nothing, nothing);
-    }
-
-    /// The section of a VMA that was handed over.
-    pub(crate) fn of<'v>(&self, vma: VmaPtr<'v, M>) -> Section<'v, M>
-    where
-        'w: 'v,
-    {
-        let mm = self.writers.mm;
-        let ladder = mm.system().config.fallback_order;
-        let owes = if ladder.speculates() {
-            Owes::Even
-        } else {
-            ladder.vma_lock().map_or(Owes::Nothing, Owes::Detach)
-        };
-        Section { mm, vma, owes }
     }
 }
 
 impl<M: Mmu> Drop for Sections<'_, '_, M> {
     fn drop(&mut self) {
-        let mm = self.writers.mm;
-        if !mm.system().config.fallback_order.speculates() {
+        if !self.writers.mm.system().config.fallback_order.speculates() {
             return;
         }
         let mut at = self.within.start();
@@ -303,8 +274,8 @@ impl<M: Mmu> Drop for Sections<'_, '_, M> {
             && let Some(vma) = self.writers.held().find(at)
         {
             at = vma.view().range.end();
-            let (vma, owes) = (VmaPtr::from(vma), Owes::Even);
-            drop(Section { mm, vma, owes });
+            let (vma, odd) = (VmaPtr::from(vma), true);
+            drop(Section { vma, odd });
         }
     }
 }
@@ -315,23 +286,6 @@ impl<'v, M: Mmu> Section<'v, M> {
         self.vma.get()
     }
 
-    /// The same, for who frees it.
-    pub(crate) const fn ptr(&self) -> VmaPtr<'v, M> {
-        self.vma
-    }
-}
-
-impl<M: Mmu> Section<'_, M> {
-    /// The VMA was taken out: nobody shall validate against it or lock it again.
-    pub(crate) fn for_ever(self) {
-        if let Owes::Detach(by) = self.owes {
-            self.vma().detach(by, self.mm);
-        }
-        let _gone = self.leave_open();
-    }
-}
-
-impl<'v, M: Mmu> Section<'v, M> {
     /// Ends it, but leaves the link to a file for later: the VMA has lost pages that are still
     /// mapped.
     pub(crate) fn end_before_link(self) -> &'v Vma<M> {
@@ -355,7 +309,7 @@ impl<M: Mmu> Drop for Section<'_, M> {
 
 impl<M: Mmu> Section<'_, M> {
     fn end(&self) {
-        if let Owes::Even = self.owes {
+        if self.odd {
             self.vma().seq.write_end();
         }
     }

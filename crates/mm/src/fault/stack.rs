@@ -37,7 +37,7 @@ use crate::base::attrs::{Prot, VmaFlags, VmaView};
 use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
-use crate::change::split::NewRecord;
+use crate::change::owned::NewRecord;
 use crate::change::writers::Writers;
 use crate::memory::commit::Pages;
 use crate::mm::Mm;

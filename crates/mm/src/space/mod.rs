@@ -5,8 +5,3 @@ pub(crate) mod own_lock;
 pub(crate) mod tree;
 pub(crate) mod vma;
 pub(crate) mod vma_lock;
-
-/// Where writers look for it.
-pub(crate) mod vma_ptr {
-    pub(crate) use super::vma::VmaPtr;
-}

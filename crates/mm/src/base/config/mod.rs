@@ -27,9 +27,6 @@ pub use era::{
 pub use negative_control::NegativeControl;
 pub use rules::Illegal;
 
-// The former name, as mm/change/ and mm/call/mremap/ use it.
-pub(crate) use negative_control::NegativeControl as Broken;
-
 use crate::base::vma_lock_ops::OwnLock;
 use core::fmt;
 use minflt_sync::{Machine, Succession};

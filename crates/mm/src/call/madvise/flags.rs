@@ -36,12 +36,9 @@ impl<M: Mmu> Mm<M> {
             if view.cuts_huge_page::<M::Paging>(part) {
                 return Err(MadviseError::Invalid);
             }
-            modify(self, &writers, vma.into(), part, |view| VmaView {
-                flags,
-                ..view
-            })
-            .map(drop)
-            .map_err(|NoMemory| MadviseError::Again)
+            modify(&writers, vma.into(), part, |view| VmaView { flags, ..view })
+                .map(drop)
+                .map_err(|NoMemory| MadviseError::Again)
         })
     }
 }

@@ -37,7 +37,7 @@ use crate::memory::rss::Share;
 use crate::mm::Mm;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
-use crate::space::vma_ptr::VmaPtr;
+use crate::space::vma::VmaPtr;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 
@@ -152,7 +152,7 @@ impl<M: Mmu> Mm<M> {
         if flags == view.flags || view.is_huge() {
             return Ok(0);
         }
-        modify(self, writers, vma, part, |view| VmaView { flags, ..view }).map(drop)?;
+        modify(writers, vma, part, |view| VmaView { flags, ..view }).map(drop)?;
         let pages = part.pages(M::Paging::shift()) as i64;
         Ok(match (view.flags.has(VmaFlags::LOCKED), kind) {
             (false, Kind::Locked(_)) => pages,

@@ -36,7 +36,7 @@
 //! Linux: mm/mremap.c move_page_tables, move_ptes, move_pgt_entry (v6.18).
 
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::entry::walk::{Tables, pages};
@@ -153,7 +153,7 @@ impl<M: Mmu> Tables<'_, M> {
     ///
     /// # Context
     /// Under `mmap_lock` for writing, and nothing is mapped at `to`. The source's VMA is locked, if
-    /// the ladder locks VMAs: a fault there would put in what there is no room for.
+    /// faults lock VMAs: a fault there would put in what there is no room for.
     ///
     /// # Errors
     /// No memory; some tables may be there then, with nothing in them.
@@ -270,7 +270,7 @@ impl<M: Mmu> Tables<'_, M> {
 
     /// Makes every CPU forget the old place.
     fn tell(self, zap: &mut Zap<'_, M>) {
-        if !self.system().lacks(Broken::RemapFlushesLate) {
+        if !self.system().lacks(NegativeControl::RemapFlushesLate) {
             zap.flush();
         }
     }

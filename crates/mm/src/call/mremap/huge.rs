@@ -3,9 +3,8 @@
 use super::{Done, Plan, Remap, mapped_at};
 use crate::base::attrs::VmaView;
 use crate::base::error::{MremapError, NoMemory};
-use crate::change::changed::free_tables;
-use crate::change::cut::Cut;
-use crate::change::split::{NewVma, split_huge};
+use crate::change::modify::{add_vma, nothing, split_huge};
+use crate::change::unmap::{free_tables, unmap_range};
 use crate::change::writers::{Afterwards, Writers};
 use crate::entry::zap::Zap;
 use crate::memory::commit::Pages;
@@ -73,8 +72,8 @@ impl<M: Mmu> Mm<M> {
         target: VirtRange,
     ) -> Result<(), NoMemory> {
         let end = VirtAddr(at.0 + target.len());
-        split_huge(self, writers, at)?;
-        split_huge(self, writers, end)?;
+        split_huge(writers, at)?;
+        split_huge(writers, end)?;
         let vma = writers.held().find(at).ok_or(NoMemory)?;
         let old = vma.view();
         let new = VmaView {
@@ -93,15 +92,14 @@ impl<M: Mmu> Mm<M> {
         // Planned before, so that nothing fails once the pages are moved.
         let ensured = self.tree.ensure(self.system(), 1, 1);
         let ensured = ensured.inspect_err(free_room)?;
-        let added = NewVma::like(self, new, vma).and_then(|new| new.insert(writers));
+        let added = add_vma(writers, &new, nothing(), Some(vma.into()));
         let added = added.inspect_err(free_room)?;
         let section = writers.begin(vma);
         writers.held().move_huge(vma, &old, target.start());
         vma.forget_own();
         self.count_mapped(Pages::of::<M>(&new));
-        let cut = Cut::plan_in(self, writers, old.range, Some(section));
         // Were there no memory after all, the old place would stay mapped, with nothing in it.
-        let _cut = cut.and_then(|cut| cut.map_or(Ok(()), |cut| cut.commit(Afterwards::Writes)));
+        let _gone = unmap_range(writers, old.range, Some(section), Afterwards::Writes);
         drop(ensured);
         drop(added);
         Ok(())

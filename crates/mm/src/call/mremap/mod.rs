@@ -43,7 +43,7 @@ use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::error::MremapError;
 use crate::base::event::Event;
 use crate::call::thread::Thread;
-use crate::change::merge::add;
+use crate::change::modify::add_vma;
 use crate::change::writers::{Afterwards, Writers};
 use crate::entry::zap::Hidden;
 use crate::memory::commit::Pages;
@@ -359,7 +359,7 @@ impl<M: Mmu> Mm<M> {
         afterwards: Afterwards,
     ) -> Result<(), MremapError> {
         match writers.held().cuts_no_huge_page(range) {
-            true => Ok(unmap(self, writers, range, afterwards)?),
+            true => Ok(unmap(writers, range, afterwards)?),
             false => Err(MremapError::Invalid),
         }
     }
@@ -403,15 +403,8 @@ impl<M: Mmu> Mm<M> {
         let pages = Pages::of::<M>(&view);
         sys.charge(pages.accounted)
             .map_err(|_| MremapError::Overcommit)?;
-        let open = |vma| writers.begin(vma);
-        let added = add(
-            self,
-            writers,
-            writers.held().beside(room),
-            open,
-            &view,
-            Some(vma.into()),
-        );
+        let beside = writers.held().beside(room);
+        let added = add_vma(writers, &view, beside, Some(vma.into()));
         drop(added.inspect_err(|_| sys.uncharge(pages.accounted))?);
         self.count_mapped(pages);
         Ok(Done {

@@ -2,12 +2,12 @@
 
 use super::{Done, Late, Plan, Remap, mapped_at};
 use crate::base::attrs::{VmaFlags, VmaView};
-use crate::base::config::Broken;
+use crate::base::config::NegativeControl;
 use crate::base::error::{MremapError, NoMemory};
-use crate::change::changed::free_tables;
-use crate::change::cut::Cut;
-use crate::change::merge::{add, of_range};
-use crate::change::split::NewRecord;
+use crate::change::merge::of_range;
+use crate::change::modify::add_vma;
+use crate::change::owned::NewRecord;
+use crate::change::unmap::{free_tables, unmap_range};
 use crate::change::writers::{Afterwards, Writers};
 use crate::entry::translation;
 use crate::entry::zap::Zap;
@@ -16,7 +16,7 @@ use crate::mm::Mm;
 use crate::pages::rmap::anon_vma::chains_of;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
-use crate::space::vma_ptr::VmaPtr;
+use crate::space::vma::VmaPtr;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::order::AnonVmaLock;
@@ -66,15 +66,8 @@ impl<M: Mmu> Mm<M> {
 
     /// A second mapping of what a shared one has: no page is moved, and nothing is promised.
     fn map_again(&self, writers: &Writers<'_, M>, new: &VmaView) -> Result<Done, MremapError> {
-        let open = |vma| writers.begin(vma);
-        drop(add(
-            self,
-            writers,
-            writers.held().beside(new.range),
-            open,
-            new,
-            None,
-        )?);
+        let beside = writers.held().beside(new.range);
+        drop(add_vma(writers, new, beside, None)?);
         self.count_mapped(Pages::of::<M>(new));
         Ok(Done {
             at: new.range.start(),
@@ -118,25 +111,18 @@ impl<M: Mmu> Mm<M> {
                 ))
             });
         let (unlocked, ensured) = ensured.inspect_err(|_| free_room(writers.held(), new.range))?;
-        let open = |vma| writers.begin(vma);
         // One that has no pages may become one with its own copy.
         let before = faulted.then(|| writers.begin(vma));
         let from = faulted.then_some(whole);
-        let added = add(
-            self,
-            writers,
-            writers.held().beside(new.range),
-            open,
-            new,
-            from,
-        );
-        let added = added.inspect_err(|_| free_room(writers.held(), new.range))?;
+        let beside = writers.held().beside(new.range);
+        let added = add_vma(writers, new, beside, from)
+            .inspect_err(|_| free_room(writers.held(), new.range))?;
         // Whoever truncates finds the pages at the new place, too, once they are there.
         added.vma().link_follows();
         let vma = writers.held().find(old.range.start()).ok_or(NoMemory)?;
         let apart = !core::ptr::eq(vma, added.vma());
         let section = before.or_else(|| apart.then(|| writers.begin(vma)));
-        let added = if sys.lacks(Broken::RemapPublishesEarly) {
+        let added = if sys.lacks(NegativeControl::RemapPublishesEarly) {
             drop(added);
             None
         } else {
@@ -157,9 +143,7 @@ impl<M: Mmu> Mm<M> {
         // the cut would find zeros. It is the new one's where both have become one.
         let held = if apart { section } else { added };
         // Were there no memory after all, the old place would stay mapped, with nothing in it.
-        let cut = Cut::plan_in(self, writers, old.range, held);
-        let commit = |cut: Cut<'_, '_, M>| cut.commit(Afterwards::Writes);
-        let _cut = cut.and_then(|cut| cut.map_or(Ok(()), commit));
+        let _gone = unmap_range(writers, old.range, held, Afterwards::Writes);
         drop(ensured);
         Ok(())
     }
@@ -175,13 +159,13 @@ impl<M: Mmu> Mm<M> {
     ) {
         let mut zap = Zap::begin(held.tables(), old.range);
         {
-            let locks = !self.system().lacks(Broken::RemapUnlocked);
+            let locks = !self.system().lacks(NegativeControl::RemapUnlocked);
             let file = vma.view().cache::<M>().filter(|_| locks);
             let _file = file.map(|file| file.i_mmap.write());
             let _reverse_map = locks.then(|| vma.lock_reverse_map());
             held.tables().move_entries(&mut zap, old, to);
         }
-        if self.system().lacks(Broken::RemapFlushesLate) {
+        if self.system().lacks(NegativeControl::RemapFlushesLate) {
             *late = Some(zap.hide());
         } else {
             zap.finish();

@@ -125,7 +125,7 @@ impl<M: Mmu> Uffd<'_, M> {
                         ..view
                     }
                 };
-                let result = change_all(self.mm, &writers, range, watched);
+                let result = change_all(&writers, range, watched);
                 drop(writers);
                 if replaced.get() {
                     // Allowing stores wakes no thread where the mapping is not registered for
@@ -154,7 +154,7 @@ impl<M: Mmu> Uffd<'_, M> {
                 let range = whole_pages::<M>(start, len)?;
                 let writers = Writers::lock(self.mm);
                 self.check(writers.held(), range, UffdError::Invalid)?;
-                let result = change_all(self.mm, &writers, range, unwatched);
+                let result = change_all(&writers, range, unwatched);
                 drop(writers);
                 self.mm.wake_userfaults(range);
                 Ok(result?)
@@ -229,9 +229,9 @@ impl<M: Mmu> Drop for Uffd<'_, M> {
             let mut at = VirtAddr(0);
             while let Some(view) = writers.held().find(at).map(Vma::view) {
                 if view.uffd == self.number {
-                    // If that fails the mapping keeps a number that no userfaultfd has, which has
-                    // no effect.
-                    let _unwatched = change(mm, &writers, view.range, unwatched);
+                    // Where that fails the mapping goes on naming a number that nobody has, which
+                    // watches nothing.
+                    let _unwatched = change(&writers, view.range, unwatched);
                 }
                 at = view.range.end();
             }
@@ -277,26 +277,22 @@ fn for_parts<M: Mmu, E>(
 }
 
 fn change_all<M: Mmu>(
-    mm: &Mm<M>,
     writers: &Writers<'_, M>,
     range: VirtRange,
     to: impl Fn(VmaView) -> VmaView,
 ) -> Result<(), NoMemory> {
-    for_parts(writers.held(), range, |part, _| {
-        change(mm, writers, part, &to)
-    })
+    for_parts(writers.held(), range, |part, _| change(writers, part, &to))
 }
 
 /// Changes the registration of `part`, and allows stores again where write-protection ended.
 fn change<M: Mmu>(
-    mm: &Mm<M>,
     writers: &Writers<'_, M>,
     part: VirtRange,
     to: impl Fn(VmaView) -> VmaView,
 ) -> Result<(), NoMemory> {
     let mut protected = VmaFlags::NONE;
     let vma = writers.held().find(part.start()).ok_or(NoMemory)?;
-    let changed = modify(mm, writers, vma.into(), part, |view| {
+    let changed = modify(writers, vma.into(), part, |view| {
         let new = to(view);
         // Marks are one handler's: another does not find what the one before it left behind.
         protected = if view.uffd == new.uffd {

@@ -235,22 +235,8 @@ impl<M: Mmu> Tree<M> {
         Ok(())
     }
 
-    /// Takes the VMA that starts at `start` out. Returns what is free around it then, if VMAs are
-    /// on both sides of that.
-    #[inline]
-    pub(crate) fn remove(
-        &self,
-        sys: &System<M>,
-        start: VirtAddr,
-    ) -> Result<Option<VirtRange>, NoMemory> {
-        match self.written().found(start) {
-            Some(found) => self.remove_found(sys, found),
-            None => Ok(None),
-        }
-    }
-
-    /// As [`Self::remove`], where it was found before under the same hold of the lock, and nothing
-    /// has changed since.
+    /// Takes a VMA out that was found before under the same hold of the writer's lock, since when
+    /// nothing has changed. Returns what is free around it then, if VMAs are on both sides of that.
     #[inline]
     pub(crate) fn remove_found(
         &self,
