@@ -387,6 +387,9 @@ pub(crate) struct Check {
     /// --memory, which the schedule determines.
     #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["policy", "memory"])]
     pub(crate) replay: Option<String>,
+    /// Begin no search after so long, such as 60s or 5m; how many are left out is said.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) budget: Option<Duration>,
     /// Show all steps of a failing schedule, none folded.
     #[arg(long)]
     pub(crate) all_steps: bool,

@@ -5,11 +5,36 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 /// How often a line is written where there is no terminal.
 pub(crate) const EVERY: Duration = Duration::from_secs(60);
 /// The same for the command that a visitor runs first.
 pub(crate) const OFTEN: Duration = Duration::from_secs(5);
+
+/// When nothing is begun any more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// After `budget`, if one is given.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a budget is of this machine's clock, and decides no figure"
+    )]
+    pub(crate) fn after(budget: Option<Duration>) -> Self {
+        Self(budget.map(|budget| Instant::now() + budget))
+    }
+
+    /// Whether it has come.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a budget is of this machine's clock, and decides no figure"
+    )]
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_some_and(|end| Instant::now() >= end)
+    }
+}
 
 /// A bar of known length.
 #[derive(Debug)]

@@ -6,7 +6,8 @@ use crate::args::Check;
 use crate::choice::{Named, all_eras, era_list};
 use crate::error::{Error, usage};
 use crate::out::{out, outln, table_text};
-use crate::progress::Progress;
+use crate::parallel;
+use crate::progress::{Deadline, Progress};
 use minflt_mm::Check as Oracle;
 use minflt_races::{Format, RACES, Race, Searched, race, search_mix, search_on, shortest, show};
 use minflt_report::{Cell, Column, Table};
@@ -36,48 +37,57 @@ pub(crate) fn run(args: &Check) -> Result<(), Error> {
     if let Some(schedule) = &args.replay {
         return replay(args, &races, schedule);
     }
-    let progress = Progress::new(
-        args.quiet,
-        races.len() as u64 * eras(args, races[0])?.len() as u64,
-    );
+    let mut jobs = Vec::new();
+    for race in &races {
+        jobs.extend(eras(args, race)?.into_iter().map(|era| (*race, era)));
+    }
+    let progress = Progress::new(args.quiet, jobs.len() as u64);
+    let deadline = Deadline::after(args.budget);
     #[expect(
         clippy::disallowed_methods,
         reason = "the rate is a figure of this machine's clock"
     )]
     let started = Instant::now();
-    let mut rows = Vec::new();
-    for race in &races {
-        for era in eras(args, race)? {
-            progress.says(&format!("{} in {}", race.number, era.name));
-            let budget = Budget {
-                schedules: args.schedules,
-                seed: seed(args, race),
-            };
-            let searched = match format {
-                Some(format) => search_on(race, format, era.config, &budget, mix),
-                None => search_mix(race, era.config, &budget, mix),
-            };
-            let Searched {
-                explored: found,
-                format,
-                looks,
-                ..
-            } = searched;
-            progress.step();
-            rows.push(Row {
-                race,
-                era,
-                format,
-                found,
-                looks,
-            });
+    let rows = parallel::map(&jobs, |(race, era)| {
+        if deadline.is_over() {
+            return Ok(None);
         }
-    }
+        progress.says(&format!("{} in {}", race.number, era.name));
+        let budget = Budget {
+            schedules: args.schedules,
+            seed: seed(args, race),
+        };
+        let Searched {
+            explored: found,
+            format,
+            looks,
+            ..
+        } = match format {
+            Some(format) => search_on(race, format, era.config, &budget, mix),
+            None => search_mix(race, era.config, &budget, mix),
+        };
+        progress.step();
+        Ok::<_, Error>(Some(Row {
+            race,
+            era: era.clone(),
+            format,
+            found,
+            looks,
+        }))
+    })?;
+    let rows: Vec<Row> = rows.into_iter().flatten().collect();
     progress.end();
     out!("{}", table_text(&table(args, &rows)));
     let schedules: u64 = rows.iter().map(|Row { found, .. }| found.schedules).sum();
     let rate = schedules as f64 / started.elapsed().as_secs_f64();
     outln!("\n{schedules} schedules, {rate:.0} a second (measured)");
+    let left_out = jobs.len() - rows.len();
+    if left_out > 0 {
+        outln!(
+            "{left_out} of {} searches left out, as --budget is over",
+            jobs.len()
+        );
+    }
     verdict(args, &rows)
 }
 

@@ -354,8 +354,8 @@ const DRAWN: &str = "  step  stores (CPU 0)    waits (CPU 1)
      2  |                 word#1 is 0x0
      2  |                 spins until word#1 = 0x5
      5  word#1: 0x0 -> 0x5
-     5  # published      |
-     5  ends             |
+     5  # published       |
+     5  ends              |
      7  |                 word#1 is 0x5
      7  |                 ends
 ";

@@ -123,8 +123,9 @@ impl<'a> Search<'a> {
         self.steps.iter().rposition(|step| step.task == task)
     }
 
-    /// The last use of an object that another thread freed, by a thread that knew it before; and
-    /// the free.
+    /// The last use of an object that another thread freed, by a thread that knew it before or that
+    /// uses nothing after it; and the free. A thread may come to know an object after its free: by
+    /// a pointer whose change is still in another CPU's store buffer.
     fn use_after_free(&self) -> Option<Vec<(usize, Mark)>> {
         let frees = self.touches().filter(|(step, ..)| self.is_free(*step));
         let pairs = frees.filter_map(|(free, task, freed)| {
@@ -136,7 +137,8 @@ impl<'a> Search<'a> {
                 .rfind(|it| it.0 > free && uses(it) && !self.is_free(it.0))?;
             // A table is known by the entry that names it, and need not have been touched.
             let knew = self.touches().any(|it| it.0 < free && uses(&it));
-            (knew || freed.key.0.ends_with("table")).then_some((free, used.0))
+            let last = self.touches().next_back().is_some_and(|it| it.0 == used.0);
+            (knew || last || freed.key.0.ends_with("table")).then_some((free, used.0))
         });
         let pair = pairs.max_by_key(|(free, used)| (*used, *free))?;
         Some(vec![(pair.0, Mark::Freed), (pair.1, Mark::Used)])

@@ -83,7 +83,7 @@ pub(super) fn parts_of_the_code() -> Result<Vec<(&'static str, &'static str, Str
     ];
     let tables = tables.map(|(file, name, table)| (file, name, table.to_markdown()));
     let fitted = fits::sentence()?;
-    let said = ["README.md", "docs/machines.md"].map(|file| (file, "fitted", fitted.clone()));
+    let said = ["docs/status.md", "docs/machines.md"].map(|file| (file, "fitted", fitted.clone()));
     Ok(tables.into_iter().chain(said).collect())
 }
 

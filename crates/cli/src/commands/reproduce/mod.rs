@@ -18,13 +18,11 @@ use crate::experiment::Size;
 use crate::machine;
 use crate::out::{go_on_without_reader, outln, table_text};
 use crate::outputs::{Outputs, Parts, on_interrupt};
-use crate::progress::{OFTEN, Progress};
-use core::time::Duration;
+use crate::progress::{Deadline, OFTEN, Progress};
 use minflt_report::published::overview;
 use minflt_report::{Posting, Report, Section, Table, postings};
 use proof::Proof;
 use std::collections::BTreeMap;
-use std::time::Instant;
 use tables::Simulated;
 
 /// The postings of which something is measured and simulated.
@@ -82,27 +80,6 @@ fn steps(chosen: &[Posting]) -> u64 {
     let steps = REPRODUCED.into_iter().zip(tables::STEPS);
     let steps = steps.filter(|(id, _)| has(chosen, id));
     proof::STEPS + steps.map(|(_, steps)| steps).sum::<u64>()
-}
-
-/// When nothing is begun any more.
-struct Deadline(Option<Instant>);
-
-impl Deadline {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a budget is of this machine's clock, and decides no figure"
-    )]
-    fn after(budget: Option<Duration>) -> Self {
-        Self(budget.map(|budget| Instant::now() + budget))
-    }
-
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a budget is of this machine's clock, and decides no figure"
-    )]
-    fn is_over(&self) -> bool {
-        self.0.is_some_and(|end| Instant::now() >= end)
-    }
 }
 
 struct Job<'a> {
