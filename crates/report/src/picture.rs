@@ -67,7 +67,7 @@ pub struct Series {
 
 const WIDE: f64 = 860.0;
 const LEFT: f64 = 20.0;
-const RIGHT: f64 = 70.0;
+const RIGHT: f64 = 130.0;
 const ROW: f64 = 84.0;
 const TOP: f64 = 14.0;
 const FOOT: f64 = 34.0;

@@ -45,7 +45,8 @@
 //!   under the page-table lock or by exchange, as during a discard;
 //! - a page-table walk under `mmap_lock` for reading walks only below VMAs that it found under the
 //!   same lock (control: [`NegativeControl::AgeHoles`](crate::base::config::NegativeControl)).
-//!   Lockless walks are waited for by the TLB flush or the grace period, whatever lock munmap holds;
+//!   Lockless walks are waited for by the TLB flush or the grace period, whatever lock munmap
+//!   holds;
 //! - other zaps may run concurrently with this one, as with a discard: they count each other
 //!   ([`crate::entry::zap`], P41). They cannot affect the same pages.
 //!

@@ -2,7 +2,7 @@
 
 /// Eras, and what is done to them.
 pub(super) struct Pair {
-    /// The posting it belongs to, as a place in what [`super::measure`] is asked for.
+    /// The posting it belongs to, as a place in what [`super::jobs`] is asked for.
     pub(super) posting: usize,
     pub(super) title: &'static str,
     pub(super) command: &'static str,
