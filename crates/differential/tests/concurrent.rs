@@ -179,11 +179,14 @@ fn on_real_threads(config: Config, seed: u64, ranges: Ranges) -> Result<(), Stri
     };
     let machine = HostInstance::new(&options).expect("memory");
     let sys = System::<Real>::boot(machine, config).expect("boots");
-    let _main = sys.machine().enter(THREADS as u32);
+    let mut main = Some(sys.machine().enter(THREADS as u32));
     let mm = sys.new_mm().expect("memory");
     let place = Place::Fixed(VirtAddr(BASE));
     mm.mmap(place, PAGES * PAGE, Prot::READ_WRITE)
         .expect("free");
+    // While this thread waits for the others it is on no CPU: one that answers no interrupt would
+    // hold up every grace period, and a writer that is throttled waits for one.
+    main.take();
     let now = Atomic::<u64, Real>::new(0);
     let rest = Barrier::new(THREADS as usize);
     let histories: Vec<Vec<Vec<Event>>> = std::thread::scope(|scope| {
@@ -206,6 +209,7 @@ fn on_real_threads(config: Config, seed: u64, ranges: Ranges) -> Result<(), Stri
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().expect("no panic");
         threads.into_iter().map(join).collect()
     });
+    let _cpu = main.insert(sys.machine().enter(THREADS as u32));
     let mut pages = fresh();
     for round in 0..ROUNDS as usize {
         let events = histories.iter().flat_map(|rounds| &rounds[round]);
