@@ -242,7 +242,7 @@ pub(super) fn table(verdicts: &[Verdict], linked: bool) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cells, Stands, print, table, verdicts};
+    use super::{Cells, Stands, table, verdicts};
     use crate::commands::reproduce::proof::{Figure, Gain, Part, Proof};
     use minflt_report::published::Headline;
     use minflt_report::{Status, Table, postings};
@@ -301,7 +301,6 @@ mod tests {
         }
         // With a heading and three lines of explanation.
         assert!(2 * found.len() + 5 <= 25, "{} claims", found.len());
-        print(&found);
     }
 
     #[test]
