@@ -117,8 +117,13 @@ pub(crate) fn modify<'w, M: Mmu>(
     plan.take_part(section, whole.range);
     plan.change(Some((&new, near)))?;
     plan.settle();
+    // Where another VMA has the part now, this one may be freed: its reference is not even passed.
+    let vma = match &plan.kept[OWNER] {
+        Some(owner) => owner.vma(),
+        None => vma,
+    };
     Ok(Modified {
-        vma: plan.kept[OWNER].as_ref().map_or(vma, Section::vma),
+        vma,
         _sections: plan.kept,
     })
 }
