@@ -40,7 +40,7 @@ fn ram_kib() -> Option<u64> {
     total.split_whitespace().next()?.parse().ok()
 }
 
-/// Ticks of all processors since the start, and those in which the hypervisor ran somebody else.
+/// Ticks of all processors since the start, and those that the hypervisor gave to other guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticks {
     all: u64,

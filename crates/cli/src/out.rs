@@ -51,6 +51,19 @@ pub(crate) fn table_text(table: &Table) -> String {
     }
 }
 
+/// A whole number in groups of three digits.
+pub(crate) fn grouped(figure: f64) -> String {
+    let digits = format!("{figure:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// `print!`, by way of [`write()`].
 macro_rules! out {
     ($($arg:tt)*) => { $crate::out::write(format_args!($($arg)*)) };

@@ -40,7 +40,7 @@ impl Deadline {
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
-    /// Who writes lines, until the channel is closed.
+    /// The thread that writes lines, until the channel is closed.
     lines: Option<(Sender<()>, JoinHandle<()>)>,
 }
 

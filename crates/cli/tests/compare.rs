@@ -5,8 +5,10 @@
     reason = "all of an integration test is a test"
 )]
 
+mod common;
+
+use common::Folder;
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 fn minflt(args: &[&str]) -> (i32, String, String) {
@@ -19,45 +21,28 @@ fn minflt(args: &[&str]) -> (i32, String, String) {
     (status, text(output.stdout), text(output.stderr))
 }
 
-/// A folder of a test's own, removed at its end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let at = std::env::temp_dir().join(format!("minflt-{name}-{}", std::process::id()));
-        fs::create_dir_all(&at).expect("a folder");
-        Self(at)
-    }
-
-    /// Rows as a measurement on `machine` writes them, with these rates.
-    fn rows(&self, name: &str, machine: &str, rates: &[u32]) -> String {
-        let row = |rate: &u32| {
-            format!(
-                "{{\"schema\":1,\"workload\":\"pft\",\"target\":\"host\",\"machine\":\"{machine}\",\
-                 \"era\":\"linux-4.13\",\"threads\":2,\"cpus\":2,\"params\":{{}},\"scale\":1,\
-                 \"seconds\":1.0,\"cpu_seconds\":2.0,\"faults\":{rate},\"faults_per_second\":{rate}.0,\
-                 \"faults_per_cpu_second\":1.0,\"rates\":{{}},\"events\":{{}},\"checks\":{{}},\
-                 \"simulated\":false,\"host\":{{}}}}\n"
-            )
-        };
-        let path = self.0.join(name);
-        fs::write(&path, rates.iter().map(row).collect::<String>()).expect("written");
-        path.to_str().expect("a path").to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _may_be_gone = fs::remove_dir_all(&self.0);
-    }
+/// Rows as a measurement on `machine` writes them, with these rates.
+fn rows(folder: &Folder, name: &str, machine: &str, rates: &[u32]) -> String {
+    let row = |rate: &u32| {
+        format!(
+            "{{\"schema\":1,\"workload\":\"pft\",\"target\":\"host\",\"machine\":\"{machine}\",\
+             \"era\":\"linux-4.13\",\"threads\":2,\"cpus\":2,\"params\":{{}},\"scale\":1,\
+             \"seconds\":1.0,\"cpu_seconds\":2.0,\"faults\":{rate},\"faults_per_second\":{rate}.0,\
+             \"faults_per_cpu_second\":1.0,\"rates\":{{}},\"events\":{{}},\"checks\":{{}},\
+             \"simulated\":false,\"host\":{{}}}}\n"
+        )
+    };
+    let path = folder.0.join(name);
+    fs::write(&path, rates.iter().map(row).collect::<String>()).expect("written");
+    path.to_str().expect("a path").to_owned()
 }
 
 #[test]
 fn a_loss_fails_and_noise_does_not() {
     let folder = Folder::new("compare");
-    let before = folder.rows("before", "here", &[1000, 1010, 990, 1005, 995]);
-    let same = folder.rows("same", "here", &[1002, 1008, 992, 1001, 998]);
-    let less = folder.rows("less", "here", &[900, 910, 890, 905, 895]);
+    let before = rows(&folder, "before", "here", &[1000, 1010, 990, 1005, 995]);
+    let same = rows(&folder, "same", "here", &[1002, 1008, 992, 1001, 998]);
+    let less = rows(&folder, "less", "here", &[900, 910, 890, 905, 895]);
     let (status, out, err) = minflt(&["compare", &before, &same, "--fail-over", "5%"]);
     assert_eq!((status, err.as_str()), (0, ""));
     assert!(out.contains("no difference detectable"), "{out}");
@@ -78,8 +63,8 @@ fn a_loss_fails_and_noise_does_not() {
 #[test]
 fn what_cannot_be_told_is_not_called_equal() {
     let folder = Folder::new("compare-few");
-    let before = folder.rows("before", "here", &[1000, 1010, 990, 1005]);
-    let few = folder.rows("few", "here", &[500]);
+    let before = rows(&folder, "before", "here", &[1000, 1010, 990, 1005]);
+    let few = rows(&folder, "few", "here", &[500]);
     let (status, out, err) = minflt(&["compare", &before, &few, "--fail-over", "5%"]);
     assert!(
         status == 1 && out.contains("too few rounds: 4 and 1"),
@@ -106,9 +91,9 @@ fn what_cannot_be_told_is_not_called_equal() {
 #[test]
 fn rows_of_another_machine_and_files_without_rows_are_refused() {
     let folder = Folder::new("compare-refused");
-    let here = folder.rows("here", "here", &[1000; 4]);
-    let there = folder.rows("there", "there", &[1000; 4]);
-    let empty = folder.rows("empty", "here", &[]);
+    let here = rows(&folder, "here", "here", &[1000; 4]);
+    let there = rows(&folder, "there", "there", &[1000; 4]);
+    let empty = rows(&folder, "empty", "here", &[]);
     let refused = |args: &[&str]| {
         let (status, out, err) = minflt(&[&["compare"], args].concat());
         assert!(out.is_empty() && err.lines().count() == 1, "{out}{err}");

@@ -171,7 +171,7 @@ impl Table {
         let widths = self.widths();
         let mut narrow = self.clone();
         for (column, width) in narrow.columns.iter_mut().zip(&widths) {
-            column.name = folded(&column.name, *width, "\n");
+            column.name = folded(&column.name, *width, 0, 0);
         }
         // Each column has a space on either side, and one between it and the next.
         let fits = |count: usize| {
@@ -192,9 +192,10 @@ impl Table {
                 names.join("; ")
             ));
         }
-        narrow.title = folded(&self.title, width, "\n");
+        let title = self.title.lines().map(|line| folded(line, width, 0, 0));
+        narrow.title = title.collect::<Vec<_>>().join("\n");
         for note in &mut narrow.footnotes {
-            *note = folded(note, width.saturating_sub(4), "\n    ");
+            *note = folded(note, width, 4, 4);
         }
         narrow.text(&mut comfy_table::Table::new())
     }
@@ -282,16 +283,18 @@ fn chars(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The text in lines of at most `width` characters, where its words are no longer.
-fn folded(text: &str, width: usize, end: &str) -> String {
+/// The text in lines of at most `width` characters, where its words are no longer. On the first
+/// line `used` characters are taken; those after it are indented.
+#[must_use]
+pub fn folded(text: &str, width: usize, mut used: usize, indent: usize) -> String {
     let mut out = String::new();
-    let mut used = 0;
-    for word in text.split(' ') {
+    for word in text.split_whitespace() {
         let long = chars(word);
-        if used > 0 && used + 1 + long > width {
-            out += end;
-            used = 0;
-        } else if used > 0 {
+        if !out.is_empty() && used + 1 + long > width {
+            out.push('\n');
+            out.extend(core::iter::repeat_n(' ', indent));
+            used = indent;
+        } else if !out.is_empty() {
             out.push(' ');
             used += 1;
         }

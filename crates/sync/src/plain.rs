@@ -111,7 +111,7 @@ impl<W: Word, M: Machine> fmt::Debug for PlainWord<W, M> {
     }
 }
 
-/// Data that belongs to whoever has this, but lies in shared memory: its accesses are announced.
+/// Data that belongs to the holder of this, but lies in shared memory: accesses are announced.
 pub struct Own<T, M> {
     value: T,
     machine: PhantomData<fn() -> M>,

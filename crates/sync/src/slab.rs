@@ -12,7 +12,7 @@
 //! # Protocol
 //! A free slot holds the next free slot's address in its first 8 bytes. A CPU's own stack is
 //! touched by its CPU only; the pages under their lock, a batch of slots at a time. Pages are given
-//! back when that is let go.
+//! back once it is released.
 //!
 //! # Why it is correct
 //! A slot is in exactly one stack or in use, and a page with all its slots in its own stack has

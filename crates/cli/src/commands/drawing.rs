@@ -2,6 +2,7 @@
 
 use console::Term;
 use minflt_races::Shown;
+use minflt_report::table::folded;
 use minflt_sim::{Colour, Look, Steps};
 
 /// Characters of a line where there is no terminal, and of a paragraph at most.
@@ -34,24 +35,7 @@ pub(super) fn drawn(shown: &Shown, look: Look) -> String {
 /// `text` in lines of at most `width` characters, of which all but the first are indented; no line
 /// is longer than [`WIDTH`].
 pub(super) fn fill(text: &str, width: usize, indent: usize) -> String {
-    let width = width.min(WIDTH);
-    let mut out = String::new();
-    let mut used = 0;
-    for word in text.split_whitespace() {
-        let len = word.chars().count();
-        if used > indent && used + 1 + len > width {
-            out.push('\n');
-            out.extend(core::iter::repeat_n(' ', indent));
-            used = indent;
-        } else if used > 0 {
-            out.push(' ');
-            used += 1;
-        }
-        out += word;
-        used += len;
-    }
-    out.push('\n');
-    out
+    folded(text, width.min(WIDTH), 0, indent) + "\n"
 }
 
 #[cfg(test)]

@@ -25,6 +25,17 @@ struct Pages<'a> {
     most: u64,
 }
 
+impl<'a> Pages<'a> {
+    fn new(at: &'a HostInstance, most: u64) -> Self {
+        Self {
+            at,
+            given: Atomic::new(0),
+            back: Atomic::new(0),
+            most,
+        }
+    }
+}
+
 impl PageSource for Pages<'_> {
     fn slab_page(&self, slab: u8) -> Option<NonNull<[u8]>> {
         assert_eq!(slab, 3);
@@ -64,12 +75,7 @@ fn objects_have_one_owner_and_none_is_lost() {
     const ROUNDS: u64 = if cfg!(miri) { 16 } else { 20_000 };
     let at = machine(4);
     let slab: Slab<Object, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()), Leave);
-    let pages = Pages {
-        at: &at,
-        given: Atomic::new(0),
-        back: Atomic::new(0),
-        most: 64,
-    };
+    let pages = Pages::new(&at, 64);
     let passed: SpinLock<Vec<Owned>, FilesLock, M> = SpinLock::new(Vec::new());
     on_all_cpus(&at, |cpu| {
         for round in 0..ROUNDS {
@@ -110,12 +116,7 @@ fn an_owned_object_is_taken_out_of_its_list_and_put_back() {
     impl SlabObject for Number {}
     let at = machine(1);
     let slab: Slab<Number, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()), Leave);
-    let pages = Pages {
-        at: &at,
-        given: Atomic::new(0),
-        back: Atomic::new(0),
-        most: 1,
-    };
+    let pages = Pages::new(&at, 1);
     let _cpu = at.enter(0);
     let mut list = None;
     for number in 0..4 {
@@ -144,12 +145,7 @@ fn an_owned_object_is_taken_out_of_its_list_and_put_back() {
 fn memory_that_runs_out_gives_the_value_back() {
     let at = machine(1);
     let slab: Slab<Object, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()), Leave);
-    let pages = Pages {
-        at: &at,
-        given: Atomic::new(0),
-        back: Atomic::new(0),
-        most: 1,
-    };
+    let pages = Pages::new(&at, 1);
     let _cpu = at.enter(0);
     let mut placed = 0;
     let back = loop {
@@ -179,12 +175,7 @@ fn pages_without_objects_go_back() {
     let slab: Slab<Object, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()), Leave);
     let stays: Slab<Object, M> = Slab::new(3, per_cpu(&at, 1 << 12, |_| Magazine::new()), Stay);
     let _cpu = at.enter(0);
-    let pages = Pages {
-        at: &at,
-        given: Atomic::new(0),
-        back: Atomic::new(0),
-        most: 1 << 10,
-    };
+    let pages = Pages::new(&at, 1 << 10);
     for (slab, some_left) in [(&slab, false), (&slab, true), (&stays, false)] {
         let before = [&pages.given, &pages.back].map(Atomic::peek);
         let object = |owner| Object {
@@ -249,12 +240,7 @@ fn what_is_kept_outlives_the_object_and_starts_as_zero() {
     // SAFETY: nobody uses it yet.
     unsafe { page.write_bytes(0x5a, 4096) };
     let slab: Slab<Lasting, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()), Leave);
-    let pages = Pages {
-        at: &at,
-        given: Atomic::new(0),
-        back: Atomic::new(0),
-        most: 1,
-    };
+    let pages = Pages::new(&at, 1);
     let _cpu = at.enter(0);
     let make = |own| {
         let object = Lasting {

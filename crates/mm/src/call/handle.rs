@@ -219,7 +219,7 @@ fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     };
     mm.tree.visit(&mut zap_vma, &mut |_| ());
     let files = UnusedFiles::new();
-    // Who comes by a reverse map may be below a table.
+    // A reverse-map walk may be below a table.
     let mut unlink = |vma: VmaPtr<'_, M>| {
         let vma = vma.get();
         vma.give_back_own(sys);

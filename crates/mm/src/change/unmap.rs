@@ -135,7 +135,7 @@ pub(crate) fn unmap_one<M: Mmu>(
     let view = found.vma().view();
     let section = writers.begin(found.vma());
     let mut removed = Removed::none(writers);
-    // Stays as it is after a downgrade, too: who maps there, or makes a neighbour longer, waits.
+    // Stays as it is after a downgrade, too: a call that maps there, or grows a neighbour, waits.
     let around = removed.take_out(found)?;
     let _open = section.leave_open();
     let gone = Gone {

@@ -233,8 +233,8 @@ impl<'h, M: Mmu> Stable<'h, M> {
     }
 }
 
-/// The VMA at `addr`, its lock had for reading. Whatever is in the way is left to `mmap_lock`, but
-/// for a VMA that was taken out meanwhile, which is looked up again.
+/// The VMA at `addr`, read-locked. On any conflict the fault falls back to `mmap_lock`, except
+/// that a VMA which was removed meanwhile is looked up again.
 ///
 /// Linux: lock_vma_under_rcu (v6.4 and v6.15).
 #[inline(always)]

@@ -258,7 +258,7 @@ pub(crate) unsafe trait Reclaimed<M: Mmu>: SlabObject {
     /// The slab that they are in.
     fn slab(sys: &System<M>) -> &Slab<Self, M>;
 
-    /// Frees what goes with it. Nobody has it any more.
+    /// Frees what belongs to it; it has no references any more.
     fn dying(&self, sys: &System<M>) {
         let _ = sys;
     }

@@ -200,7 +200,7 @@ impl<'h, M: Mmu> Held<'h, M> {
     /// The tree.
     #[inline(always)]
     const fn tree(self) -> Locked<'h, M> {
-        // SAFETY: 1: by the invariant; who changes the tree holds the lock for writing.
+        // SAFETY: 1: by the invariant; a writer of the tree holds the lock for writing.
         unsafe { self.mm.tree.locked() }
     }
 
@@ -224,7 +224,7 @@ impl<'h, M: Mmu> Held<'h, M> {
         }
     }
 
-    /// The VMA that starts at `start`, and where in the tree it is: for who takes it out.
+    /// The VMA that starts at `start`, and where in the tree it is, for a caller that removes it.
     #[inline]
     pub(crate) fn found(self, start: VirtAddr) -> Option<Found<'h, M>> {
         self.tree().found(start)

@@ -56,7 +56,7 @@ impl<T> Owned<T> {
 }
 
 impl<T: SlabObject, M: Machine> Slab<T, M> {
-    /// As [`Slab::alloc`], for who keeps the object to itself.
+    /// As [`Slab::alloc`], for a caller that shares the object with no other thread.
     ///
     /// # Errors
     /// `value`, when memory is short.

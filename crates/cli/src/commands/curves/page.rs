@@ -4,6 +4,7 @@ use super::usl::Usl;
 use super::{Chart, Curve, Rates, chart, shared, write};
 use crate::args::Curves;
 use crate::error::{Error, failed};
+use crate::out::grouped;
 use minflt_report::{Cell, Column, Status, Table, replace_generated};
 use minflt_sim::MachineFile;
 use std::fs;
@@ -91,19 +92,6 @@ fn range(rates: &Rates) -> String {
     } else {
         format!("{median} [{least}, {most}]")
     }
-}
-
-/// A whole number in groups of three digits.
-fn grouped(rate: f64) -> String {
-    let digits = format!("{rate:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Writes the pictures and the page into `folder`.

@@ -13,6 +13,7 @@ use super::REPRODUCED;
 use crate::choice::{Named, era_list};
 use crate::error::{Error, usage};
 use crate::machine;
+use crate::out::grouped;
 use crate::progress::Progress;
 use crate::rows::{Place, checks};
 use crate::targets;
@@ -282,7 +283,7 @@ fn gains(
             let mut line = format!(
                 "{:<24}{:>12} {}",
                 side.named().name,
-                count(median),
+                grouped(median),
                 rate.unit
             );
             if !side.is_linux() && !core::ptr::eq(first, measured) {
@@ -311,19 +312,6 @@ fn gains(
         }
     }
     (lines, gains)
-}
-
-/// A whole number with its thousands apart.
-pub(crate) fn count(figure: f64) -> String {
-    let digits = format!("{figure:.0}");
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 impl Pair {

@@ -5,8 +5,8 @@
 //! simulated factor is judged: it *agrees* within [`NEAR`]; else it has the *direction only*, if
 //! both factors lie on the same side of one by more than [`TIE`]; else it *misses*.
 
-use super::proof::{Figure, Proof, count};
-use crate::out::outln;
+use super::proof::{Figure, Proof};
+use crate::out::{grouped, outln};
 use console::style;
 use minflt_report::picture::{FactorRow, Factors};
 use minflt_report::published::{Headline, Place};
@@ -211,7 +211,7 @@ pub(super) fn table(verdicts: &[Verdict], linked: bool) -> Table {
         let (before, after, factor) = it.published;
         let figure = |value: f64| match value < 1000.0 {
             true => format!("{value}"),
-            false => count(value),
+            false => grouped(value),
         };
         let (before, after) = (figure(before), figure(after));
         let id = &it.posting;

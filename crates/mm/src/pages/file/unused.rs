@@ -99,7 +99,7 @@ impl<M: Mmu> PageCache<M> {
         unsafe { (address as *const Self).as_ref() }
     }
 
-    /// Another reference to a file that somebody has one to.
+    /// Another reference to a file that is referenced already.
     pub(crate) fn keep(&self) -> FileRef<M> {
         if self.refs.add(1, Ordering::Relaxed) == 0 {
             M::violation(format_args!("reference to a file that is being closed"));

@@ -443,7 +443,7 @@ impl<M: Mmu> Place<'_, M> {
         }
     }
 
-    /// The link, for who announces what it does, or takes something off that it links again.
+    /// The link, for a caller that announces its accesses, or that removes what it links again.
     const fn quiet(&mut self) -> &mut Link<M> {
         match self {
             Self::First(link) => link,

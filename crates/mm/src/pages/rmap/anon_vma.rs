@@ -134,7 +134,7 @@ impl<M: Mmu> AnonVma<M> {
 
     /// That of the mapping it was forked from. The root's lock is held.
     pub(super) const fn parent(&self) -> &Self {
-        // SAFETY: whoever is chained to a child is chained to its parent, too.
+        // SAFETY: a VMA that is chained to a child is chained to its parent, too.
         unsafe { self.parent.as_ref() }
     }
 
@@ -462,8 +462,8 @@ impl<M: Mmu> System<M> {
         Ok(unsafe { chain.as_ref() })
     }
 
-    /// Frees the links of a mapping, which are in no tree any more, and lets go of anon_vmas that
-    /// they were the last links of.
+    /// Frees the links of a mapping, which are in no tree any more, and drops the references to
+    /// anon_vmas that they were the last links of.
     pub(super) fn discard_chains(&self, vma: &Vma<M>) {
         let mut newest = chain_at::<M>(vma.chain.swap(0, Ordering::Relaxed));
         while let Some(chain) = newest {

@@ -1,4 +1,4 @@
-//! Tree nodes: who may look at them, edits of unpublished ones, their publication and freeing.
+//! Tree nodes: access to published ones, edits of unpublished ones, their publication and freeing.
 //!
 //! # Idea
 //! What keeps nodes from being freed is proved once, where a [`Locked`] or a [`Section`] is made.

@@ -68,8 +68,8 @@ impl<M: Mmu> Made<M> {
 
     /// As a node that is not edited any more.
     pub(super) fn node<'t>(self) -> NodeRef<'t, M> {
-        // SAFETY: 1: made, and so kept until the lock is let go, unless the change is undone; then
-        // nothing is left of it. Nobody edits it without this.
+        // SAFETY: 1: made, and so kept until the lock is released, unless the change is undone;
+        // then nothing is left of it. It is edited through this only.
         unsafe { NodeRef::new(self.at) }
     }
 
@@ -80,7 +80,7 @@ impl<M: Mmu> Made<M> {
     }
 }
 
-/// Nodes that a change has made, which nobody finds yet, and those that it replaces.
+/// Nodes that a change has made, which no lookup finds yet, and those that it replaces.
 pub(super) struct Making<'t, M: Mmu> {
     sys: &'t System<M>,
     made: Nodes<M>,
