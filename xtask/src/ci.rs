@@ -30,8 +30,9 @@ const MIRI_SEEDS_SOAK: u32 = 64;
 /// Seconds that each fuzz target runs for in a soak, from what earlier soaks found.
 const SOAK_FUZZ_S: u32 = 300;
 
-/// Crates that must build without an operating system.
-const BARE: &str = "-p minflt-addr -p minflt-sync -p minflt-pgtable -p minflt-mm";
+/// Crates that embedders use: they must build without an operating system, and from their packages.
+const LIBRARY: &str =
+    "-p minflt-addr -p minflt-sync -p minflt-pgtable -p minflt-mm -p minflt-conformance";
 
 /// The gate before a commit: quick complaints first.
 pub(crate) fn gate(root: &Path) -> Vec<Step> {
@@ -52,7 +53,13 @@ pub(crate) fn gate(root: &Path) -> Vec<Step> {
         Step::cargo(
             "bare",
             root,
-            &format!("build --target x86_64-unknown-none {BARE}"),
+            &format!("build --target x86_64-unknown-none {LIBRARY}"),
+        ),
+        // Each is built from what its package holds, with the packages of those it stands on.
+        Step::cargo(
+            "package",
+            root,
+            &format!("package --allow-dirty --quiet {LIBRARY}"),
         ),
         Step::cargo("examples", root, "build --workspace --examples"),
         // Small, and without verdicts: that they run.
@@ -352,6 +359,7 @@ mod tests {
             "commits",
             "doc",
             "bare",
+            "package",
             "loom",
             "examples",
             "miri",

@@ -109,7 +109,13 @@ pub struct Irq {
 /// 2. the word operations act on the word given, atomically, with at least the ordering given; and
 ///    a `SeqCst` [`Machine::rmw`] is a full fence for plain loads after it;
 /// 3. [`Machine::context`] gives the context of a task that exists or existed on the instance of
-///    the caller.
+///    the caller;
+/// 4. a context in the kernel keeps its CPU, and no other task runs on that, but in
+///    [`Machine::park`] and [`Machine::pass`]: who spins in [`Machine::wait_until`] or
+///    [`Machine::take`] keeps it, too. Handlers of interrupts run wherever interrupts are on.
+///
+/// `minflt-conformance` examines what of this can be seen from outside, and `docs/embedding.md`
+/// says what a machine is asked for in which situation.
 pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// RAM, CPUs and clock of one machine.
     type Instance: Instance;
@@ -274,10 +280,12 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// Turns interrupts off for this context.
+    /// Turns interrupts off for this context, and raises its [`Cx::irq_off`] by one: the
+    /// implementer keeps that count, and checks of lock contexts read it.
     fn irq_save() -> Irq;
 
-    /// Gives back what [`Machine::irq_save`] returned; takes what is pending if that turns them on.
+    /// Gives back what [`Machine::irq_save`] returned, and lowers [`Cx::irq_off`] by one; takes
+    /// what is pending if that turns them on.
     fn irq_restore(irq: Irq);
 
     /// Interrupts the CPUs in `to`; each runs the instance's [`IpiHandler`] as soon as it may.

@@ -5,11 +5,12 @@ use super::tree::{Text, Tree};
 use toml::{Table, Value};
 
 /// Which crates of ours each folder may depend on, outside tests. Arrows point down only.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("crates/addr", &[]),
     ("crates/sync", &[]),
     ("crates/pgtable", &["addr", "sync"]),
     ("crates/mm", &["addr", "sync", "pgtable"]),
+    ("crates/conformance", &["addr", "sync", "pgtable", "mm"]),
     ("crates/spec", &["addr"]),
     (
         "crates/differential",
