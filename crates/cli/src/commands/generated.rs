@@ -2,6 +2,7 @@
 
 use crate::args::{Completions, Man};
 use crate::error::{Error, failed, usage};
+use crate::files::replace;
 use crate::help::command;
 use crate::out::out;
 use std::fs;
@@ -44,7 +45,7 @@ fn write(folder: &Path, pages: &[(String, Vec<u8>)]) -> Result<(), Error> {
     }
     fs::create_dir_all(folder).map_err(|error| cannot(&error))?;
     for (name, text) in pages {
-        fs::write(folder.join(name), text).map_err(|error| cannot(&error))?;
+        replace(&folder.join(name), text).map_err(|error| cannot(&error))?;
     }
     Ok(())
 }
