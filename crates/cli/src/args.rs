@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::words;
 use clap::{Parser, Subcommand};
 use core::num::NonZeroU32;
 use core::time::Duration;
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 
 /// Page faults that scale: the generations of Linux's page-fault synchronization, side by side.
 #[derive(Debug, Parser)]
-#[command(version, about, disable_help_subcommand = true)]
+#[command(version, about)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -15,8 +16,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Measure on this machine, simulate the postings' tables beside the published ones, write the
-    /// HTML page.
+    /// Measure here, simulate the postings' tables, and write an HTML page of both.
     Reproduce(Reproduce),
     /// List the postings' 30 published tables: how each is reproduced, and by which command.
     Postings(Postings),
@@ -40,10 +40,14 @@ pub(crate) enum Command {
     Workloads,
     /// List the simulated machines; print one with every number and its source.
     Machines(Machines),
-    /// Fit the free parameters of simulated machines to the postings' unpatched (baseline) rows.
+    /// Fit the free parameters of simulated machines to the postings' unpatched rows.
     Calibrate(Calibrate),
     /// Vary each guessed machine parameter and list the conclusions that change.
     Sensitivity(Sensitivity),
+    /// Print completions for a shell.
+    Completions(Completions),
+    /// Print the manual page, or write those of all commands.
+    Man(Man),
 }
 
 #[derive(Debug, clap::Args)]
@@ -69,7 +73,7 @@ pub(crate) struct Reproduce {
     #[arg(long)]
     pub(crate) resume: bool,
     /// Begin nothing after so long, such as 60s or 5m; what is left out is named.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = words::time)]
     pub(crate) budget: Option<Duration>,
     /// Do not show progress.
     #[arg(long)]
@@ -84,13 +88,13 @@ pub(crate) struct Advise {
     #[arg(long, value_name = "NAME", default_value = "spr224")]
     pub(crate) machine: String,
     /// Number of threads, each on a CPU of its own [default: the machine's CPUs, at most 64].
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = words::count)]
+    pub(crate) threads: Option<NonZeroU32>,
     /// The era of the kernel that runs now; `minflt eras` lists which kernels an era stands for.
     #[arg(long, value_name = "ERA", default_value = "linux-6.15")]
     pub(crate) from: String,
     /// Runs of each era, with different random seeds.
-    #[arg(long, value_name = "N", default_value = "3")]
+    #[arg(long, value_name = "N", default_value = "3", value_parser = words::repeats)]
     pub(crate) seeds: NonZeroU32,
     /// Do not show progress.
     #[arg(long)]
@@ -104,10 +108,10 @@ pub(crate) struct Compare {
     /// What is compared with it.
     pub(crate) second: Option<String>,
     /// Exit with status 1 where a rate is lower by more than this, with all of its interval.
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", conflicts_with = "benchstat")]
     pub(crate) fail_over: Option<String>,
     /// Compare rows measured on two machines all the same.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "benchstat")]
     pub(crate) across: bool,
     /// Write the rows of one file as Go's benchmarks print them, for benchstat.
     #[arg(long)]
@@ -145,7 +149,7 @@ pub(crate) struct Sensitivity {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Postings {
     /// Recompute the figures that the postings derive from others, and report mismatches.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "show")]
     pub(crate) verify: bool,
     /// Print the table with this id in full.
     #[arg(long, value_name = "ID")]
@@ -192,7 +196,7 @@ pub(crate) struct Bench {
     ])]
     pub(crate) proof: bool,
     /// Run everything so often, the rows in turn; tables show the median round.
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = words::repeats)]
     pub(crate) rounds: NonZeroU32,
     /// Keep the rows under this name, for `minflt compare`.
     #[arg(long, value_name = "NAME")]
@@ -334,10 +338,10 @@ pub(crate) struct Curves {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 5,
-        value_parser = clap::value_parser!(u32).range(1..=1000)
+        default_value = "5",
+        value_parser = words::repeats
     )]
-    pub(crate) seeds: u32,
+    pub(crate) seeds: NonZeroU32,
     /// Directory for the charts and scaling.md [default: print only].
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
@@ -357,7 +361,7 @@ pub(crate) struct Check {
     #[arg(long, conflicts_with = "scenario")]
     pub(crate) all: bool,
     /// List the races.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["scenario", "all", "era", "format", "negative_control", "replay"])]
     pub(crate) list: bool,
     /// Eras; comma-separated [default: every era].
     #[arg(long, value_name = "LIST")]
@@ -366,10 +370,10 @@ pub(crate) struct Check {
     #[arg(long, value_name = "NAME")]
     pub(crate) format: Option<String>,
     /// Schedules to explore per era and format.
-    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = words::number)]
     pub(crate) schedules: u64,
     /// Random seed of the schedules [default: 1; with --negative-control, one that succeeds].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = words::number)]
     pub(crate) seed: Option<u64>,
     /// How schedules are generated: walk (any CPU at each step), pct (random priorities with a few
     /// changes), samples (stops between reading an entry and using it), time (virtual time with
@@ -383,12 +387,14 @@ pub(crate) struct Check {
     /// Negative control: switch the race's fix off; the search must find the race.
     #[arg(long, alias = "broken")] // the old name
     pub(crate) negative_control: bool,
-    /// Replay one schedule, as a failure printed it, and draw its timeline. Excludes --policy and
-    /// --memory, which the schedule determines.
-    #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["policy", "memory"])]
+    /// Replay one schedule, as a failure printed it, and draw its timeline. Excludes the
+    /// options of a search, which the schedule determines.
+    #[arg(long, value_name = "SCHEDULE", conflicts_with_all = [
+        "policy", "memory", "schedules", "seed", "budget",
+    ])]
     pub(crate) replay: Option<String>,
     /// Begin no search after so long, such as 60s or 5m; how many are left out is said.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = words::time)]
     pub(crate) budget: Option<Duration>,
     /// Show all steps of a failing schedule, none folded.
     #[arg(long)]
@@ -399,13 +405,6 @@ pub(crate) struct Check {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  minflt races                          list the races by subject
-  minflt races P30                      what P30 is, its fix, and where it comes from
-  minflt races P30 --show               its timeline, without and with the fix
-  minflt races P30 --show --all-steps   the same with no step folded
-  minflt races P30 --show --json        the same as data
-  minflt races P11 --as-posted          how the 2012 posting fails")]
 pub(crate) struct Races {
     /// A race by number, such as P57.
     pub(crate) race: Option<String>,
@@ -417,7 +416,7 @@ pub(crate) struct Races {
     #[arg(long, requires = "show")]
     pub(crate) all_steps: bool,
     /// Print both timelines as one JSON object: lanes, rows, marks, folds.
-    #[arg(long, requires = "show", conflicts_with = "all_steps")]
+    #[arg(long, requires = "show", conflicts_with_all = ["all_steps", "as_posted"])]
     pub(crate) json: bool,
     /// Draw how the 2012 posting fails as posted, walking the reverse map without a lock: after
     /// a fork (P10), and during another thread's first fault (P11).
@@ -433,4 +432,17 @@ pub(crate) struct Machines {
     /// Write one JSON object per machine (with --show, per number) to this file, one per line.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Completions {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Man {
+    /// Directory for the pages, one a command [default: print that of the program].
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: Option<PathBuf>,
 }

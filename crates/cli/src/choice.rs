@@ -2,6 +2,7 @@
 
 use crate::args::Choices;
 use crate::error::{Error, usage};
+use crate::words::{did_you_mean, distinct};
 use minflt_mm::config::{
     AnonRmap, Balancing, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge, Hugetlb, Linking,
     Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap, eras_without_files,
@@ -18,7 +19,7 @@ pub(crate) struct Named {
 
 /// The eras named in a list, with single choices changed.
 pub(crate) fn eras(choices: &Choices) -> Result<Vec<Named>, Error> {
-    era_list(&choices.era)?
+    asked_eras(&choices.era)?
         .into_iter()
         .map(|named| choices.apply(named))
         .collect()
@@ -30,13 +31,20 @@ pub(crate) fn era_list(list: &str) -> Result<Vec<Named>, Error> {
         let found = era(name).ok_or_else(|| {
             let known: Vec<_> = ERAS.iter().map(|era| era.name).collect();
             usage(format!(
-                "unknown era `{name}`; eras are {}, best",
-                known.join(", ")
+                "unknown era `{name}`; eras are {}, best{}",
+                known.join(", "),
+                did_you_mean(name, known.iter().copied().chain(["best"]))
             ))
         })?;
         Ok(named(found))
     };
     list.split(',').map(one).collect()
+}
+
+/// The eras that --era names, each once.
+pub(crate) fn asked_eras(list: &str) -> Result<Vec<Named>, Error> {
+    distinct("--era", list)?;
+    era_list(list)
 }
 
 /// Every era.
@@ -62,9 +70,10 @@ macro_rules! change {
             let value = <$type>::parse(word).ok_or_else(|| {
                 let known: Vec<_> = <$type>::ALL.iter().map(|(_, name, _)| *name).collect();
                 usage(format!(
-                    "unknown {} `{word}`; choices are {}",
+                    "unknown {} `{word}`; choices are {}{}",
                     <$type>::WHAT,
-                    known.join(" | ")
+                    known.join(" | "),
+                    did_you_mean(word, known)
                 ))
             })?;
             if $named.config.$field != value {
@@ -106,6 +115,7 @@ pub(crate) fn counts(option: &str, list: &str) -> Result<Vec<u32>, Error> {
         ))),
         Ok(count) => Ok(count),
     };
+    distinct(option, list)?;
     list.split(',').map(one).collect()
 }
 

@@ -1,14 +1,18 @@
 //! The `minflt` program.
 //!
-//! Exit status: 0 done, 1 ran and failed (an oracle spoke, arithmetic does not hold), 2 the command
-//! line asks for what is not there, with one line that says what would be right.
+//! Exit status: 0 done, 1 ran and failed (an oracle spoke, arithmetic does not hold, a file cannot
+//! be written), 2 the command line asks for what is not there, 130 interrupted. Each but 0 comes
+//! with one line; that of 2 says what would be right. `tests/bad_inputs` is the table of them.
 #![forbid(unsafe_code)]
 
 mod args;
 mod choice;
 mod commands;
 mod error;
+mod examples;
 mod experiment;
+mod files;
+mod help;
 mod machine;
 mod out;
 mod outputs;
@@ -16,14 +20,19 @@ mod parallel;
 mod progress;
 mod rows;
 mod targets;
+mod words;
 
-use args::{Args, Command};
-use clap::Parser;
+use args::Command;
 use error::Error;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match help::parse() {
+        Ok(args) => args,
+        Err(status) => return status,
+    };
+    // Where that cannot be had, Ctrl-C ends the program without a line.
+    let _may_fail = outputs::on_interrupt();
     let result = match &args.command {
         Command::Reproduce(args) => commands::reproduce::run(args),
         Command::Postings(args) => commands::postings::run(args),
@@ -39,11 +48,14 @@ fn main() -> ExitCode {
         Command::Machines(args) => commands::machines::run(args),
         Command::Calibrate(args) => commands::calibrate::run(args),
         Command::Sensitivity(args) => commands::sensitivity::run(args),
+        Command::Completions(args) => commands::generated::completions(args),
+        Command::Man(args) => commands::generated::man(args),
     };
     match result {
+        Ok(()) if out::has_failed() => ExitCode::FAILURE,
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("minflt: {error}");
+            out::complain(format_args!("minflt: {error}"));
             match error {
                 Error::Failed(_) => ExitCode::from(1),
                 Error::Usage(_) => ExitCode::from(2),

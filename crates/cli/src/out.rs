@@ -16,7 +16,15 @@ static GOES_ON: AtomicBool = AtomicBool::new(false);
 /// Whether nobody reads it any more.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// From now on a closed output stops nothing: what is written elsewhere is worth having.
+/// Whether something could not be written to it.
+static FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program has to fail since its output is not whole.
+pub(crate) fn has_failed() -> bool {
+    FAILED.load(Ordering::Relaxed)
+}
+
+/// From now on a closed or full output stops nothing: what is written elsewhere is worth having.
 pub(crate) fn go_on_without_reader() {
     GOES_ON.store(true, Ordering::Relaxed);
 }
@@ -37,10 +45,21 @@ pub(crate) fn write(text: fmt::Arguments<'_>) {
             CLOSED.store(true, Ordering::Relaxed);
         }
         Err(error) => {
-            eprintln!("minflt: cannot write to standard output: {error}");
-            process::exit(1);
+            complain(format_args!(
+                "minflt: cannot write to standard output: {error}"
+            ));
+            if !GOES_ON.load(Ordering::Relaxed) {
+                process::exit(1);
+            }
+            FAILED.store(true, Ordering::Relaxed);
+            CLOSED.store(true, Ordering::Relaxed);
         }
     }
+}
+
+/// Writes a line to standard error. That it cannot be written changes no exit status.
+pub(crate) fn complain(line: fmt::Arguments<'_>) {
+    let _full_or_closed = io::stderr().lock().write_fmt(format_args!("{line}\n"));
 }
 
 /// A table as text: on a terminal no wider than that, by fewer columns; else whole.

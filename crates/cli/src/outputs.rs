@@ -9,6 +9,9 @@
 )]
 
 use crate::error::{Error, failed};
+use crate::files::replace;
+use crate::out::complain;
+use console::Term;
 use core::hash::Hasher;
 use minflt_report::{Report, Run, Section, run::write_rows};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -30,13 +33,19 @@ fn kept() -> MutexGuard<'static, String> {
 }
 
 /// From now on Ctrl-C ends the program with a line that says what is kept.
-pub(crate) fn on_interrupt() -> Result<(), Error> {
+pub(crate) fn on_interrupt() -> Result<(), ctrlc::Error> {
     let handler = || {
         let kept = kept();
-        eprintln!("\nminflt: interrupted; {}", *kept);
+        let kept = match kept.as_str() {
+            "" => "nothing was written",
+            kept => kept,
+        };
+        // Below the bar, where there is one.
+        let below = if Term::stderr().is_term() { "\n" } else { "" };
+        complain(format_args!("{below}minflt: interrupted; {kept}"));
         process::exit(INTERRUPTED);
     };
-    ctrlc::set_handler(handler).map_err(|error| failed("cannot watch for Ctrl-C")(&error))
+    ctrlc::set_handler(handler)
 }
 
 /// The outputs of a run.
@@ -160,13 +169,6 @@ impl Outputs {
         self.parts.keep(name, &part)?;
         Ok(part)
     }
-}
-
-/// Writes a file beside and renames it.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension("part");
-    fs::write(&beside, bytes)?;
-    fs::rename(&beside, path)
 }
 
 /// Parts of a run that are kept for one that goes on.

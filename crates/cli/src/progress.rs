@@ -1,5 +1,6 @@
 //! Progress: a bar on a terminal; elsewhere a line now and then, so that nobody waits in silence.
 
+use crate::out::complain;
 use core::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -23,7 +24,8 @@ impl Deadline {
         reason = "a budget is of this machine's clock, and decides no figure"
     )]
     pub(crate) fn after(budget: Option<Duration>) -> Self {
-        Self(budget.map(|budget| Instant::now() + budget))
+        // What no clock can count to never comes.
+        Self(budget.and_then(|budget| Instant::now().checked_add(budget)))
     }
 
     /// Whether it has come.
@@ -75,10 +77,10 @@ impl Progress {
                 while ended.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
                     let (done, of) = (bar.position(), bar.length().unwrap_or(0));
                     let seconds = bar.elapsed().as_secs();
-                    eprintln!(
+                    complain(format_args!(
                         "minflt: {done} of {of} after {seconds} s: {}",
                         bar.message()
-                    );
+                    ));
                 }
             });
             (sender, lines)

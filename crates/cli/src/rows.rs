@@ -1,11 +1,12 @@
 //! Converts a workload's outcome to a row.
 
 use crate::error::{Error, failed};
+use crate::files::{plain_name, replace, writable};
 use crate::machine;
 use minflt_report::{Run, run::Timing, run::write_rows};
 use minflt_workload::{Outcome, Param};
 use serde_json::Value;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where a run took place.
@@ -52,12 +53,18 @@ pub(crate) fn record(place: &Place<'_>, outcome: &Outcome) -> Run {
     }
 }
 
-/// Writes the records to `file`, one JSON object a line.
+/// Writes the records to the file of `--json`, if one is given.
 pub(crate) fn write_json(file: Option<&Path>, runs: &[Run]) -> Result<(), Error> {
+    write("--json", file, runs)
+}
+
+/// Writes the records to the file that `option` names, one JSON object a line.
+pub(crate) fn write(option: &str, file: Option<&Path>, runs: &[Run]) -> Result<(), Error> {
     let Some(path) = file else { return Ok(()) };
-    let cannot = failed(format!("--json: cannot write {}", path.display()));
-    let out = File::create(path).map_err(|error| cannot(&error))?;
-    write_rows(out, runs.iter()).map_err(|error| cannot(&error))
+    let cannot = failed(format!("{option}: cannot write {}", path.display()));
+    let mut rows = Vec::new();
+    let written = write_rows(&mut rows, runs.iter()).and_then(|()| replace(path, &rows));
+    written.map_err(|error| cannot(&error))
 }
 
 /// Where rows are that were saved under a name.
@@ -65,16 +72,20 @@ pub(crate) fn saved(name: &str) -> PathBuf {
     Path::new("results/saved").join(format!("{name}.json"))
 }
 
-/// Keeps the records under a name.
-pub(crate) fn save(name: Option<&str>, runs: &[Run]) -> Result<(), Error> {
-    let Some(name) = name else { return Ok(()) };
+/// Where records are to be kept under a name, if one is given.
+///
+/// # Errors
+/// A name that is none, or a place that cannot be written to.
+pub(crate) fn to_save(name: Option<&str>) -> Result<Option<PathBuf>, Error> {
+    let Some(name) = name else { return Ok(None) };
+    plain_name("--save", name)?;
     let path = saved(name);
     let cannot = failed(format!("--save: cannot write {}", path.display()));
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| cannot(&error))?;
     }
-    let out = File::create(&path).map_err(|error| cannot(&error))?;
-    write_rows(out, runs.iter()).map_err(|error| cannot(&error))
+    writable("--save", Some(&path))?;
+    Ok(Some(path))
 }
 
 /// How often each oracle looked, in a few words.

@@ -2,8 +2,10 @@
 
 use crate::choice::{Named, spell};
 use crate::error::{Error, usage};
+use crate::words::{did_you_mean, distinct};
 use minflt_host::HostTarget;
 use minflt_mm::{BootError, Illegal};
+use minflt_sim::machine_file::SHIPPED;
 use minflt_sim::{MachineFile, SimTarget, Size};
 use minflt_workload::{Outcome, Plan, Target, TargetError, Workload, linux::Linux};
 
@@ -29,9 +31,11 @@ impl On {
             "sim" => Ok(Self::Sim),
             "linux" => Ok(Self::Linux),
             _ => Err(usage(format!(
-                "--on: unknown target `{word}`; targets are host, sim, linux"
+                "--on: unknown target `{word}`; targets are host, sim, linux{}",
+                did_you_mean(word, ["host", "sim", "linux"])
             ))),
         };
+        distinct("--on", list)?;
         list.split(',').map(one).collect()
     }
 
@@ -47,7 +51,15 @@ impl On {
 
 /// The machine that sim models, by name or path; `option` is what named it.
 pub(crate) fn machine(option: &str, name: &str) -> Result<MachineFile, Error> {
-    MachineFile::find(name).map_err(|error| usage(format!("{option}: {error}")))
+    MachineFile::find(name).map_err(|error| {
+        let known = SHIPPED.iter().map(|(name, _)| *name);
+        // What is wrong in a line of a file is not its name.
+        let meant = match error.line {
+            None => did_you_mean(name, known),
+            Some(_) => String::new(),
+        };
+        usage(format!("{option}: {error}{meant}"))
+    })
 }
 
 /// Refuses a workload whose pages do not fit into the memory there is, a swap device included.
@@ -127,6 +139,7 @@ pub(crate) fn sim_with_swap(
             "--machine: {} with {} CPUs: {error}",
             file.name, size.cpus
         )),
+        error if swap > 0 => usage(format!("--ram and --swap: {error}")),
         error => usage(format!("--ram: {error}")),
     })
 }

@@ -14,8 +14,9 @@ const HELP: f64 = 1.05;
 /// Runs the command.
 pub(crate) fn run(args: &Advise) -> Result<(), Error> {
     let machine = targets::machine("--machine", &args.machine)?;
-    let threads = args.threads.unwrap_or_else(|| machine.cpus().min(64));
-    if threads == 0 || threads > machine.cpus() {
+    let threads = args.threads.map(u32::from);
+    let threads = threads.unwrap_or_else(|| machine.cpus().min(64));
+    if threads > machine.cpus() {
         return Err(usage(format!(
             "--threads {threads}: {} has {} CPUs; give 1 to {}, or a larger --machine",
             machine.name,

@@ -9,11 +9,13 @@ use crate::commands::reproduce::proof;
 use crate::commands::{why, why_files};
 use crate::error::{Error, usage};
 use crate::experiment::Ran;
+use crate::files::writable;
 use crate::machine;
 use crate::out::{out, outln, table_text};
 use crate::progress::Progress;
-use crate::rows::{Place, record, save, write_json};
+use crate::rows::{Place, record, to_save, write, write_json};
 use crate::targets::{self, HOST_RAM, On};
+use crate::words::did_you_mean;
 use minflt_report::Run;
 use minflt_sim::why::{Limit, Why};
 use minflt_sim::{Asked, MAX_CPUS, Size};
@@ -30,6 +32,10 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
     }
     let job = Job::new(args)?;
     let cells = job.cells()?;
+    let saved = to_save(args.save.as_deref())?;
+    writable("--json", args.json.as_deref())?;
+    writable("--flame", args.why.flame.as_deref())?;
+    writable("--profile", args.why.profile.as_deref())?;
     let rounds = args.rounds.get();
     let progress = Progress::new(args.quiet, cells.len() as u64 * u64::from(rounds));
     let mut done: Vec<Vec<Ran>> = cells.iter().map(|_| Vec::new()).collect();
@@ -60,12 +66,13 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
     job.beside(&medians);
     accounts.iter().for_each(|account| out!("\n{account}"));
     let runs: Vec<_> = done.into_iter().flatten().map(|ran| ran.run).collect();
-    save(args.save.as_deref(), &runs)?;
+    write("--save", saved.as_deref(), &runs)?;
     write_json(args.json.as_deref(), &runs)
 }
 
 /// What the proof rows of all postings are.
 fn proofs(args: &Bench) -> Result<(), Error> {
+    writable("--json", args.json.as_deref())?;
     let progress = Progress::new(args.quiet, proof::STEPS);
     let mut runs = Vec::new();
     for job in proof::jobs(proof::ALL) {
@@ -102,9 +109,10 @@ impl<'a> Job<'a> {
         let name = args.workload.as_deref().ok_or_else(nothing)?;
         if !list().iter().any(|info| info.name == name) {
             let known: Vec<_> = list().iter().map(|info| info.name).collect();
-            let known = known.join(", ");
             return Err(usage(format!(
-                "unknown workload `{name}`; workloads are {known}"
+                "unknown workload `{name}`; workloads are {}{}",
+                known.join(", "),
+                did_you_mean(name, known)
             )));
         }
         let mut workload =
@@ -269,6 +277,12 @@ impl<'a> Job<'a> {
             On::Sim => self.machine.shape.page_bytes.value as u64,
             On::Host | On::Linux => 4096,
         };
+        if on == On::Linux && plan.threads > MAX_CPUS {
+            return Err(usage(format!(
+                "--threads {}: more threads than are supported; give at most {MAX_CPUS}",
+                plan.threads
+            )));
+        }
         if on != On::Linux && plan.cpus > MAX_CPUS {
             let option = match self.args.cpus {
                 Some(_) => "--cpus",

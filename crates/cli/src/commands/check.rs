@@ -3,11 +3,12 @@
 use super::drawing::{drawn, fill, look};
 use super::race_list::list;
 use crate::args::Check;
-use crate::choice::{Named, all_eras, era_list};
+use crate::choice::{Named, all_eras, asked_eras, era_list};
 use crate::error::{Error, usage};
 use crate::out::{out, outln, table_text};
 use crate::parallel;
 use crate::progress::{Deadline, Progress};
+use crate::words::did_you_mean;
 use minflt_mm::Check as Oracle;
 use minflt_races::{Format, RACES, Race, Searched, race, search_mix, search_on, shortest, show};
 use minflt_report::{Cell, Column, Table};
@@ -176,9 +177,13 @@ fn replay(args: &Check, races: &[&Race], schedule: &str) -> Result<(), Error> {
     let schedule = schedule
         .parse()
         .map_err(|error| usage(format!("--replay: {error}")))?;
-    let ([race], eras) = (races, eras(args, races[0])?) else {
+    let [race] = races else {
         return Err(usage("--replay: name one race"));
     };
+    let eras = eras(args, race)?;
+    if args.era.is_some() && eras.len() > 1 {
+        return Err(usage("--replay: a schedule is of one era; give one"));
+    }
     let format = format(args)?.unwrap_or(race.formats[0]);
     let shown = show(race, format, eras[0].config, Policy::Replay(schedule));
     outln!("{} in {}:\n", race.number, eras[0].name);
@@ -225,8 +230,9 @@ fn one_of<T: Copy>(
     found.map(|(kind, ..)| Some(*kind)).ok_or_else(|| {
         let known: Vec<_> = all.iter().map(|(_, name, _)| *name).collect();
         usage(format!(
-            "{option}: unknown `{word}`; choices are mixed | {}",
-            known.join(" | ")
+            "{option}: unknown `{word}`; choices are mixed | {}{}",
+            known.join(" | "),
+            did_you_mean(word, known)
         ))
     })
 }
@@ -239,8 +245,9 @@ fn format(args: &Check) -> Result<Option<Format>, Error> {
     Format::parse(id).map(Some).ok_or_else(|| {
         let known: Vec<_> = Format::ALL.iter().map(|format| format.id()).collect();
         usage(format!(
-            "unknown format `{id}`; formats are {}",
-            known.join(", ")
+            "unknown format `{id}`; formats are {}{}",
+            known.join(", "),
+            did_you_mean(id, known)
         ))
     })
 }
@@ -248,8 +255,10 @@ fn format(args: &Check) -> Result<Option<Format>, Error> {
 /// The race called `name`.
 pub(super) fn one(name: &str) -> Result<&'static Race, Error> {
     race(name).ok_or_else(|| {
+        let known = RACES.iter().flat_map(|race| [race.number, race.name]);
         usage(format!(
-            "unknown race `{name}`; `minflt check --list` lists all of them"
+            "unknown race `{name}`; `minflt check --list` lists all of them{}",
+            did_you_mean(name, known)
         ))
     })
 }
@@ -257,7 +266,7 @@ pub(super) fn one(name: &str) -> Result<&'static Race, Error> {
 /// The eras to search: those named, or all; with the fix off the one in which that shows.
 fn eras(args: &Check, race: &Race) -> Result<Vec<Named>, Error> {
     let named = match &args.era {
-        Some(list) => era_list(list)?,
+        Some(list) => asked_eras(list)?,
         None if args.negative_control => era_list(race.shows_in)?,
         None => all_eras(),
     };

@@ -95,7 +95,10 @@ fn read(name: &str) -> Result<Vec<Run>, Error> {
             "{name}: {error}; neither this file nor {kept} can be read"
         ))
     })?;
-    let runs = read_rows(BufReader::new(file)).map_err(|error| failed(path.display())(&error))?;
+    let runs = read_rows(BufReader::new(file)).map_err(|error| {
+        let is_row = "; a line is a row as `bench --json` writes it";
+        failed(path.display())(&format!("{error}{is_row}"))
+    })?;
     if runs.is_empty() {
         return Err(usage(format!("{}: no rows to compare", path.display())));
     }

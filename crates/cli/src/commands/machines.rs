@@ -2,17 +2,18 @@
 
 use crate::args::Machines;
 use crate::error::{Error, failed};
+use crate::files::{replace, writable};
 use crate::out::{out, outln, table_text};
 use crate::targets;
 use minflt_report::{Column, Table};
 use minflt_sim::machine_file::{SHIPPED, Sourced};
 use minflt_sim::{MachineFile, Source};
 use serde_json::{Value, json};
-use std::fs;
 use std::path::Path;
 
 /// Runs the command.
 pub(crate) fn run(args: &Machines) -> Result<(), Error> {
+    writable("--json", args.json.as_deref())?;
     let lines = match &args.show {
         Some(name) => {
             let machine = targets::machine("--show", name)?;
@@ -155,7 +156,7 @@ fn write_json(file: Option<&Path>, lines: &[Value]) -> Result<(), Error> {
     let Some(path) = file else { return Ok(()) };
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let cannot = failed(format!("--json: cannot write {}", path.display()));
-    fs::write(path, text).map_err(|error| cannot(&error))
+    replace(path, text.as_bytes()).map_err(|error| cannot(&error))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod curves;
 mod drawing;
+pub(crate) mod generated;
 pub(crate) mod kernels;
 pub(crate) mod lists;
 pub(crate) mod machines;

@@ -3,6 +3,7 @@
 use crate::args::Postings;
 use crate::error::{Error, failed, usage};
 use crate::out::{out, outln, table_text};
+use crate::words::did_you_mean;
 use minflt_report::published::overview;
 use minflt_report::verify::{checks_table, worst};
 use minflt_report::{Outcome, postings, verify};
@@ -20,8 +21,9 @@ pub(crate) fn run(args: &Postings) -> Result<(), Error> {
             .ok_or_else(|| {
                 let known: Vec<_> = tables.map(|table| table.id.as_str()).collect();
                 usage(format!(
-                    "--show: no table `{id}`; tables are {}",
-                    known.join(", ")
+                    "--show: no table `{id}`; tables are {}{}",
+                    known.join(", "),
+                    did_you_mean(id, known)
                 ))
             })?;
         out!("{}", table_text(&table.to_table()));

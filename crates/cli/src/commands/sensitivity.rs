@@ -15,9 +15,11 @@ use crate::experiment::{Size, ebizzy, ebizzy_rate, machine, pft};
 use crate::out::{out, table_text};
 use crate::parallel;
 use crate::progress::Progress;
+use crate::words::did_you_mean;
 use minflt_report::{Cell, Column, PublishedTable, Table, postings, replace_generated};
 use minflt_sim::{MachineFile, Source};
 use std::fs;
+use std::path::Path;
 
 const DOCS: &str = "docs/validation.md";
 /// What a guess is multiplied by.
@@ -69,15 +71,21 @@ pub(crate) fn run(args: &Sensitivity) -> Result<(), Error> {
         some => some.iter().map(String::as_str).collect(),
     };
     if let Some(name) = chosen.iter().find(|name| !known.contains(name)) {
-        let known = known.join(", ");
         return Err(usage(format!(
-            "no conclusion depends on machine `{name}`; machines are {known}"
+            "no conclusion depends on machine `{name}`; machines are {}{}",
+            known.join(", "),
+            did_you_mean(name, known)
         )));
     }
     if args.docs && !args.machines.is_empty() {
         return Err(usage(
             "--docs: regenerates the rows of all machines; do not name one",
         ));
+    }
+    if args.docs && !Path::new(DOCS).is_file() {
+        return Err(usage(format!(
+            "--docs: run from the repository's root, where {DOCS} is"
+        )));
     }
     let all = postings().map_err(|error| failed("published data")(&error))?;
     let tables: Vec<&PublishedTable> = all.iter().flat_map(|posting| &posting.tables).collect();

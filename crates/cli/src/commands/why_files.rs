@@ -2,6 +2,7 @@
 
 use super::why::frames;
 use crate::error::{Error, failed};
+use crate::files::replace;
 use fxprof_processed_profile::{
     CategoryColor, CategoryHandle, CpuDelta, Frame, FrameFlags, FrameInfo, Profile,
     ReferenceTimestamp, SamplingInterval, Timestamp, WeightType,
@@ -9,13 +10,12 @@ use fxprof_processed_profile::{
 use inferno::flamegraph::{Options, from_lines};
 use minflt_sim::why::{Cause, Sample, Why};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 /// Draws the time within the windows into a file.
 pub(crate) fn flame(why: &Why, title: &str, file: &Path) -> Result<(), Error> {
     let cannot = failed(format!("--flame: cannot write {}", file.display()));
-    fs::write(file, drawing(why, title)?).map_err(|error| cannot(&error))
+    replace(file, &drawing(why, title)?).map_err(|error| cannot(&error))
 }
 
 /// The drawing, as SVG.
@@ -42,7 +42,7 @@ pub(crate) fn drawing(why: &Why, title: &str) -> Result<Vec<u8>, Error> {
 pub(crate) fn profile(why: &Why, title: &str, file: &Path) -> Result<(), Error> {
     let cannot = failed(format!("--profile: cannot write {}", file.display()));
     let text = serde_json::to_string(&processed(why, title)).map_err(|error| cannot(&error))?;
-    fs::write(file, text).map_err(|error| cannot(&error))
+    replace(file, text.as_bytes()).map_err(|error| cannot(&error))
 }
 
 fn processed(why: &Why, title: &str) -> Profile {

@@ -23,8 +23,10 @@ pub(crate) mod host;
 use crate::args::Calibrate;
 use crate::error::{Error, failed, usage};
 use crate::experiment::figure;
+use crate::files::{replace, writable};
 use crate::out::{out, outln};
 use crate::progress::Progress;
+use crate::words::did_you_mean;
 use minflt_report::{Posting, PublishedTable, postings};
 use minflt_sim::MachineFile;
 use minflt_sim::machine_file::{Fit, Fitted};
@@ -61,8 +63,9 @@ pub(crate) fn run(args: &Calibrate) -> Result<(), Error> {
             let unknown = some.iter().find(|name| !known.contains(name));
             if let Some(name) = unknown {
                 return Err(usage(format!(
-                    "no rows are marked for fitting machine `{name}`; machines are {}",
-                    known.join(", ")
+                    "no rows are marked for fitting machine `{name}`; machines are {}{}",
+                    known.join(", "),
+                    did_you_mean(name, known.iter().map(String::as_str))
                 )));
             }
             some.to_vec()
@@ -97,6 +100,7 @@ pub(crate) fn run(args: &Calibrate) -> Result<(), Error> {
 
 /// Measures this machine, and prints or writes its file.
 fn this_machine(out: Option<&Path>) -> Result<(), Error> {
+    writable("--out", out)?;
     let text = host::preset()?.to_text();
     // What was measured may contradict itself, where other programs ran meanwhile.
     let again = "measure again on an idle machine";
@@ -107,7 +111,7 @@ fn this_machine(out: Option<&Path>) -> Result<(), Error> {
         return Ok(());
     };
     let cannot = failed(format!("--out: cannot write {}", path.display()));
-    fs::write(path, text).map_err(|error| cannot(&error))
+    replace(path, text.as_bytes()).map_err(|error| cannot(&error))
 }
 
 /// The machines that some row is marked for.

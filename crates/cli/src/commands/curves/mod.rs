@@ -9,14 +9,16 @@ mod usl;
 mod work;
 
 use crate::args::Curves;
-use crate::choice::{Named, counts, era_list, plain_eras};
+use crate::choice::{Named, asked_eras, counts, plain_eras};
 use crate::commands::why;
 use crate::error::{Error, failed, usage};
+use crate::files::{replace, writable};
 use crate::out::{outln, table_text};
 use crate::parallel;
 use crate::progress::Progress;
 use crate::rows::{Place, record, write_json};
 use crate::targets;
+use crate::words::did_you_mean;
 use minflt_report::Run;
 use minflt_sim::{Asked, MachineFile, Size};
 use minflt_workload::Plan;
@@ -106,8 +108,12 @@ pub(crate) fn run(args: &Curves) -> Result<(), Error> {
     let eras = args
         .era
         .as_deref()
-        .map_or_else(|| Ok(plain_eras()), era_list)?;
-    let jobs = jobs(&kinds, &eras, &threads, args.seeds);
+        .map_or_else(|| Ok(plain_eras()), asked_eras)?;
+    writable("--json", args.json.as_deref())?;
+    if let Some(folder) = &args.out {
+        page::folders(folder)?;
+    }
+    let jobs = jobs(&kinds, &eras, &threads, args.seeds.get());
     let done = all(&jobs, &machine, args.quiet)?;
     let charts: Vec<_> = kinds
         .iter()
@@ -166,8 +172,9 @@ fn kinds(names: &[String]) -> Result<Vec<&'static Kind>, Error> {
         KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
             let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
             usage(format!(
-                "no scaling curve for `{name}`; workloads are {}",
-                known.join(", ")
+                "no scaling curve for `{name}`; workloads are {}{}",
+                known.join(", "),
+                did_you_mean(name, known)
             ))
         })
     };
@@ -340,7 +347,7 @@ fn write(path: &std::path::Path, text: &str) -> Result<(), Error> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(|error| cannot(&error))?;
     }
-    std::fs::write(path, text).map_err(|error| cannot(&error))
+    replace(path, text.as_bytes()).map_err(|error| cannot(&error))
 }
 
 #[cfg(test)]

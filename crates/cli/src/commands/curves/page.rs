@@ -4,10 +4,12 @@ use super::usl::Usl;
 use super::{Chart, Curve, Rates, chart, shared, write};
 use crate::args::Curves;
 use crate::error::{Error, failed};
+use crate::files::writable;
 use crate::out::grouped;
 use minflt_report::{Cell, Column, Status, Table, replace_generated};
 use minflt_sim::MachineFile;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// A new page, where the folder has none.
@@ -124,10 +126,27 @@ pub(super) fn write_all(
     }
     body += &format!("\n### Shared lines\n\n{}", shared::table()?.to_markdown());
     let path = folder.join("scaling.md");
-    let old = fs::read_to_string(&path).unwrap_or_else(|_| PAGE.to_owned());
+    write(&path, &with_body(&path, &body)?)
+}
+
+/// Makes the folders, and tries whether the page that is there, if one is, has a place for the
+/// tables.
+pub(super) fn folders(folder: &Path) -> Result<(), Error> {
+    let cannot = failed(format!("--out: cannot write into {}", folder.display()));
+    fs::create_dir_all(folder.join("scaling")).map_err(|error| cannot(&error))?;
+    let path = folder.join("scaling.md");
+    writable("--out", Some(&path))?;
+    with_body(&path, "").map(drop)
+}
+
+/// The page with other tables, or a new one.
+fn with_body(path: &Path, body: &str) -> Result<String, Error> {
     let cannot = failed(format!("--out: {}", path.display()));
-    let text = replace_generated(&old, BLOCK, &body).map_err(|error| cannot(&error))?;
-    write(&path, &text)
+    let old = match fs::read_to_string(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => PAGE.to_owned(),
+        old => old.map_err(|error| cannot(&error))?,
+    };
+    replace_generated(&old, BLOCK, body).map_err(|error| cannot(&error))
 }
 
 fn first_large(text: &str) -> String {

@@ -25,17 +25,26 @@ pub(super) struct Figures<'a> {
     pub(super) verdicts: &'a [Verdict],
 }
 
-/// Fills every generated block of the docs.
-pub(super) fn write(figures: &Figures<'_>) -> Result<(), Error> {
+const ALL: &str = "--docs: needs the rows of all postings; do not name one";
+
+/// Refuses, before the run, what cannot be written after it: there is nowhere to, or rows will be
+/// missing.
+pub(super) fn refuse(named: usize) -> Result<(), Error> {
+    if named > 0 {
+        return Err(usage(ALL));
+    }
     if !Path::new("docs/eras.md").exists() {
         return Err(usage(
             "--docs: run from the repository's root, where docs/ is",
         ));
     }
+    Ok(())
+}
+
+/// Fills every generated block of the docs.
+pub(super) fn write(figures: &Figures<'_>) -> Result<(), Error> {
     let [lameter, moved, around, apart, merging, ebizzy, huge] = figures.proof.tables()[..] else {
-        return Err(usage(
-            "--docs: needs the rows of all postings; do not name one",
-        ));
+        return Err(usage(ALL));
     };
     for (file, name, text) in parts_of_the_code()? {
         fill(file, name, &text)?;

@@ -17,7 +17,7 @@ use crate::error::{Error, failed, usage};
 use crate::experiment::Size;
 use crate::machine;
 use crate::out::{go_on_without_reader, outln, table_text};
-use crate::outputs::{Outputs, Parts, on_interrupt};
+use crate::outputs::{Outputs, Parts};
 use crate::progress::{Deadline, OFTEN, Progress};
 use minflt_report::published::overview;
 use minflt_report::{Posting, Report, Section, Table, postings};
@@ -40,7 +40,6 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
         report(),
         Parts::of(&args.out, &options, args.resume),
     )?;
-    on_interrupt()?;
     go_on_without_reader();
     outln!(
         "minflt {} on {}",
@@ -72,6 +71,9 @@ fn refuse(args: &Reproduce, chosen: &[Posting]) -> Result<(), Error> {
     }
     if args.docs && args.budget.is_some() {
         return Err(usage("--docs: needs all rows; leave --budget out"));
+    }
+    if args.docs {
+        docs::refuse(args.postings.len())?;
     }
     Ok(())
 }
@@ -299,6 +301,12 @@ fn choose(all: &[Posting], names: &[String]) -> Result<Vec<Posting>, Error> {
     };
     if names.is_empty() {
         return Ok(all.to_vec());
+    }
+    if let Some(at) = (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
+        return Err(usage(format!(
+            "posting {} is named twice; name it once",
+            names[at]
+        )));
     }
     names.iter().map(one).collect()
 }
