@@ -1,5 +1,6 @@
 //! Pictures as values: factors beside each other, and curves over numbers of CPUs.
 
+use crate::steps::Run;
 use core::fmt::Write as _;
 use serde::Serialize;
 
@@ -10,6 +11,8 @@ pub enum Picture {
     Factors(Factors),
     /// Curves that can be switched on and off.
     Curves(Curves),
+    /// A race's failing run, to be stepped through.
+    Run(Run),
     /// A drawing of another program's, as SVG, with a title.
     Drawing {
         /// What it shows.

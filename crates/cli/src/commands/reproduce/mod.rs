@@ -8,6 +8,7 @@ pub(crate) mod hash;
 mod here;
 mod pictures;
 pub(crate) mod proof;
+mod steps;
 pub(crate) mod tables;
 mod validation;
 mod verdict;
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
     );
     let mut job = Job {
         args,
-        progress: Progress::every(OFTEN, args.quiet, steps(&chosen)),
+        progress: Progress::every(OFTEN, args.quiet, step_count(&chosen)),
         outputs,
         deadline: Deadline::after(args.budget),
         left_out: Vec::new(),
@@ -76,7 +77,7 @@ fn refuse(args: &Reproduce, chosen: &[Posting]) -> Result<(), Error> {
     Ok(())
 }
 
-fn steps(chosen: &[Posting]) -> u64 {
+fn step_count(chosen: &[Posting]) -> u64 {
     let steps = REPRODUCED.into_iter().zip(tables::STEPS);
     let steps = steps.filter(|(id, _)| has(chosen, id));
     proof::STEPS + steps.map(|(_, steps)| steps).sum::<u64>()
@@ -246,8 +247,11 @@ impl Job<'_> {
         Ok(Some(done))
     }
 
-    /// Curves over numbers of CPUs, and where time goes on them.
+    /// Curves over numbers of CPUs, where time goes on them, and races to step through.
     fn pictures(&mut self) -> Result<(), Error> {
+        if !self.is_over("the races") {
+            self.outputs.first(steps::races()?)?;
+        }
         if !self.is_over("where time goes") {
             self.outputs.first(pictures::time_goes()?)?;
         }
