@@ -153,6 +153,9 @@ await open({ viewport: { width: 1200, height: 900 } }, async (page) => {
   await page.keyboard.press("ArrowLeft");
   await page.waitForFunction(() => document.querySelector(".where").textContent === "at 16 CPUs");
 
+  const verdicts = await page.locator("table").first().locator("tbody").textContent();
+  assert.match(verdicts, /icx-vm48: \d+ of \d+ figures are guesses, \d+ fitted/);
+
   await races(page, "race");
 
   const folded = page.locator("figure:not(.race) > details:has(.command)").first();
