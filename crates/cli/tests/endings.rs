@@ -80,6 +80,14 @@ fn a_run_that_is_interrupted_keeps_what_it_has_and_another_goes_on_from_there() 
 
     let kept = folder.0.join("parts/measured-2012-move-pages.json");
     assert_eq!(kept.exists(), cpus() > 1);
+    // A budget that is over at once uses what is kept, and keeps it for the next run.
+    let short = [&args[..], &["--resume", "--budget", "1ms"]].concat();
+    let output = minflt(&short, &folder.0).output().expect("it runs");
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert!(said.contains("; --resume goes on from there"), "{said}");
+    assert_eq!(said.contains("anon-vma-2012"), cpus() > 1, "{said}");
+    assert!(page(&folder).contains("The budget of this run ended first"));
+    assert_eq!(kept.exists(), cpus() > 1);
     let args = [&args[..], &["--resume"]].concat();
     let output = minflt(&args, &folder.0).output().expect("it runs");
     assert!(output.status.success());

@@ -18,7 +18,7 @@ use crate::error::{Error, failed, usage};
 use crate::experiment::Size;
 use crate::machine;
 use crate::out::{go_on_without_reader, outln, table_text};
-use crate::outputs::{Outputs, Parts, on_interrupt};
+use crate::outputs::{Outputs, Parts, State, on_interrupt};
 use crate::progress::{Deadline, OFTEN, Progress};
 use minflt_report::published::overview;
 use minflt_report::{Posting, Report, Section, Table, postings};
@@ -122,7 +122,11 @@ impl Job<'_> {
         )?;
         self.progress.end();
         verdict::print(&verdicts);
-        self.outputs.finish()?;
+        let state = match self.left_out.is_empty() {
+            true => State::Whole,
+            false => State::OverBudget,
+        };
+        self.outputs.finish(state)?;
         if self.args.docs {
             let figures = docs::Figures {
                 proof: &proof,
@@ -135,7 +139,7 @@ impl Job<'_> {
         }
         if !self.left_out.is_empty() {
             outln!(
-                "left out, as --budget is over: {}",
+                "left out, as --budget is over: {}; --resume goes on from there",
                 self.left_out.join(", ")
             );
         }
@@ -180,7 +184,7 @@ impl Job<'_> {
         }
         for job in proof::jobs(REPRODUCED.map(|id| has(chosen, id))) {
             let name = job.name();
-            if self.is_over(&name) {
+            if !self.outputs.has_part(&name) && self.is_over(&name) {
                 continue;
             }
             let part = self.outputs.part(&name, || job.measure(&self.progress))?;
@@ -222,7 +226,9 @@ impl Job<'_> {
 
     /// The tables of a posting.
     fn simulate(&mut self, posting: &Posting) -> Result<Option<Simulated>, Error> {
-        if self.is_over(&format!("the simulated tables of {}", posting.id)) {
+        let name = format!("simulated-{}", posting.id);
+        let what = format!("the simulated tables of {}", posting.id);
+        if !self.outputs.has_part(&name) && self.is_over(&what) {
             return Ok(None);
         }
         let size = match self.args.full {
@@ -238,9 +244,7 @@ impl Job<'_> {
             "2022" => tables::simulate_2022(posting, progress),
             other => Err(usage(format!("posting {other}: nothing simulates it"))),
         };
-        let done = self
-            .outputs
-            .part(&format!("simulated-{}", posting.id), make)?;
+        let done = self.outputs.part(&name, make)?;
         self.outputs.rows(&done.runs)?;
         let heading = format!("The {} tables, published beside simulated", posting.id);
         self.add(&heading, &done.intro, done.tables.clone())?;
