@@ -94,6 +94,7 @@ const races = async (page, name) => {
   await moves(click("Next mark"), 1, "Next mark again");
   assert.match(await now.textContent(), /used here/);
   assert.match(await current.locator(".mark").textContent(), /used here/);
+  await race.locator(".controls").evaluate((it) => it.scrollIntoView());
   await shot(page, name);
   await race.locator(".steps").focus();
   await moves(press("ArrowUp"), -1, "ArrowUp");

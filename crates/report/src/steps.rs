@@ -78,7 +78,7 @@ impl Run {
         let race = escape(&self.race);
         let mut out = format!(
             "<figure class=\"race\" id=\"race-{race}\">\n<details>\n\
-             <summary>{race}: {}</summary>\n<p>Never {}.</p>\n",
+             <summary>{race}: {}</summary>\n<p><strong>Must never happen:</strong> {}.</p>\n",
             prose(&self.teaches),
             prose(&self.never)
         );

@@ -242,10 +242,7 @@ fn guesses(verdicts: &[Verdict]) -> Option<String> {
             machines.push(words);
         }
     }
-    let text = format!(
-        "Guesses among the machines' figures: {}.",
-        machines.join(", ")
-    );
+    let text = format!("Guessed figures: {}.", machines.join(", "));
     (!machines.is_empty()).then(|| folded(&text, WIDE, 0, 2))
 }
 
