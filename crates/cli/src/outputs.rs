@@ -62,6 +62,18 @@ impl State {
     }
 }
 
+/// Whether a file can be written to, without a change of what it holds: what is written at the end
+/// of a run is refused before it.
+///
+/// # Errors
+/// It cannot; `option` names it.
+pub(crate) fn check_file(option: &str, path: Option<&Path>) -> Result<(), Error> {
+    let Some(path) = path else { return Ok(()) };
+    let cannot = failed(format!("{option}: cannot write {}", path.display()));
+    let opened = File::options().create(true).append(true).open(path);
+    opened.map(drop).map_err(|error| cannot(&error))
+}
+
 /// The outputs of a run.
 pub(crate) struct Outputs {
     folder: PathBuf,
@@ -256,7 +268,7 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outputs, Parts, State};
+    use super::{Outputs, Parts, State, check_file};
     use minflt_report::{Report, Section};
 
     fn folder(name: &str) -> std::path::PathBuf {
@@ -301,6 +313,23 @@ mod tests {
         assert!(page(&outputs).contains("First") && page(&outputs).contains("has not ended"));
         outputs.finish(State::Whole).expect("finished");
         assert!(page(&outputs).contains("First") && !page(&outputs).contains("has not ended"));
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn a_file_is_checked_without_a_change() {
+        let folder = folder("check");
+        std::fs::create_dir_all(&folder).expect("made");
+        let file = folder.join("rows.json");
+        std::fs::write(&file, "a row").expect("written");
+        check_file("--json", Some(&file)).expect("can be written to");
+        assert_eq!(std::fs::read(&file).expect("read"), b"a row");
+        check_file("--json", None).expect("nothing to check");
+        let error = check_file("--json", Some(&folder)).expect_err("a folder");
+        assert!(
+            error.to_string().starts_with("--json: cannot write "),
+            "{error}"
+        );
         std::fs::remove_dir_all(&folder).expect("removed");
     }
 

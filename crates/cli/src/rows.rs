@@ -2,6 +2,7 @@
 
 use crate::error::{Error, failed};
 use crate::machine;
+use crate::outputs::check_file;
 use minflt_report::{Run, run::Timing, run::write_rows};
 use minflt_workload::{Outcome, Param};
 use serde_json::Value;
@@ -65,14 +66,23 @@ pub(crate) fn saved(name: &str) -> PathBuf {
     Path::new("results/saved").join(format!("{name}.json"))
 }
 
+/// Refuses a name under which nothing can be kept, before the run.
+pub(crate) fn check_save(name: Option<&str>) -> Result<(), Error> {
+    let Some(path) = name.map(saved) else {
+        return Ok(());
+    };
+    let cannot = failed(format!("--save: cannot write {}", path.display()));
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(|error| cannot(&error))?;
+    }
+    check_file("--save", Some(&path))
+}
+
 /// Keeps the records under a name.
 pub(crate) fn save(name: Option<&str>, runs: &[Run]) -> Result<(), Error> {
     let Some(name) = name else { return Ok(()) };
     let path = saved(name);
     let cannot = failed(format!("--save: cannot write {}", path.display()));
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|error| cannot(&error))?;
-    }
     let out = File::create(&path).map_err(|error| cannot(&error))?;
     write_rows(out, runs.iter()).map_err(|error| cannot(&error))
 }

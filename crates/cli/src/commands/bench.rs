@@ -11,8 +11,9 @@ use crate::error::{Error, usage};
 use crate::experiment::Ran;
 use crate::machine;
 use crate::out::{out, outln, table_text};
-use crate::progress::Progress;
-use crate::rows::{Place, record, save, write_json};
+use crate::outputs::check_file;
+use crate::progress::{Deadline, Progress, left_out};
+use crate::rows::{Place, check_save, record, save, write_json};
 use crate::targets::{self, HOST_RAM, On};
 use minflt_report::Run;
 use minflt_sim::why::{Limit, Why};
@@ -30,12 +31,17 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
     }
     let job = Job::new(args)?;
     let cells = job.cells()?;
+    check_outputs(args)?;
+    let deadline = Deadline::after(args.budget);
     let rounds = args.rounds.get();
     let progress = Progress::new(args.quiet, cells.len() as u64 * u64::from(rounds));
     let mut done: Vec<Vec<Ran>> = cells.iter().map(|_| Vec::new()).collect();
     let mut accounts = Vec::new();
     for _ in 0..rounds {
         for (cell, done) in cells.iter().zip(&mut done) {
+            if deadline.is_over() {
+                break;
+            }
             let (on, era, threads) = (cell.on.name(), &cell.era.name, cell.plan.threads);
             progress.says(&format!("{on} {era} x{threads}"));
             let (outcome, why) = job.measure(cell, args.why.free.as_deref())?;
@@ -60,20 +66,37 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
     job.beside(&medians);
     accounts.iter().for_each(|account| out!("\n{account}"));
     let runs: Vec<_> = done.into_iter().flatten().map(|ran| ran.run).collect();
+    let asked = cells.len() * rounds as usize;
+    left_out(asked - runs.len(), asked, "runs");
     save(args.save.as_deref(), &runs)?;
     write_json(args.json.as_deref(), &runs)
 }
 
+/// Refuses files that cannot be written to, before the run.
+fn check_outputs(args: &Bench) -> Result<(), Error> {
+    check_file("--json", args.json.as_deref())?;
+    check_file("--flame", args.why.flame.as_deref())?;
+    check_file("--profile", args.why.profile.as_deref())?;
+    check_save(args.save.as_deref())
+}
+
 /// What the proof rows of all postings are.
 fn proofs(args: &Bench) -> Result<(), Error> {
+    check_outputs(args)?;
+    let deadline = Deadline::after(args.budget);
     let progress = Progress::new(args.quiet, proof::STEPS);
     let mut runs = Vec::new();
-    for job in proof::jobs(proof::ALL) {
+    let jobs = proof::jobs(proof::ALL);
+    let asked = jobs.len();
+    let mut made = 0;
+    for job in jobs.iter().take_while(|_| !deadline.is_over()) {
+        made += 1;
         let part = job.measure(&progress)?;
         progress.suspend(|| outln!("{}", table_text(&part.table)));
         runs.extend(part.runs);
     }
     progress.end();
+    left_out(asked - made, asked, "groups of rows");
     write_json(args.json.as_deref(), &runs)
 }
 
