@@ -286,3 +286,19 @@ fn a_long_command_checks_its_outputs_before_the_run() {
     let rows = fs::read_to_string(folder.0.join("rows")).expect("rows");
     assert_eq!(rows, "a row\n");
 }
+
+#[test]
+fn a_simulated_loop_that_gets_fewer_rounds_says_so() {
+    let folder = Folder::new("rounds");
+    let line = "bench page-fault1 --machine kvm16 --threads 1,16 --quiet --budget 1ns --on";
+    let said = |rest: &str| {
+        let args: Vec<_> = line.split(' ').chain(rest.split(' ')).collect();
+        let (status, said, errors) = run(&args, &folder.0);
+        assert_eq!(status, Some(0), "{errors}");
+        said
+    };
+    let fewer = "rounds simulated: 2 at 16 threads (default 8, which would take long";
+    assert!(said("sim").contains(fewer), "{}", said("sim"));
+    // A number that was given is kept.
+    assert!(!said("sim -- -s 8").contains("rounds simulated"));
+}

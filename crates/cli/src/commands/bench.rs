@@ -20,9 +20,13 @@ use minflt_sim::why::{Limit, Why};
 use minflt_sim::{Asked, MAX_CPUS, Size};
 use minflt_workload::{Clear, Outcome, Plan, Workload, list};
 use shown::{median, originals, spread, table};
+use std::collections::BTreeSet;
 
 /// Samples of a profile, at most.
 const SAMPLES: usize = 100_000;
+
+/// Pages that a simulated loop touches by default, at most: some ten seconds of real time.
+const SIMULATED_PAGES: u64 = 1 << 20;
 
 /// Runs the command.
 pub(crate) fn run(args: &Bench) -> Result<(), Error> {
@@ -56,6 +60,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
     let medians: Vec<Ran> = done.iter().filter_map(|rounds| median(rounds)).collect();
     let mut shown = table(&medians);
     shown.footnotes.extend(job.extended(&medians));
+    shown.footnotes.extend(job.shortened(&cells));
     if rounds > 1 {
         shown
             .footnotes
@@ -115,6 +120,10 @@ struct Job<'a> {
 /// One run to make.
 struct Variant {
     on: On,
+    /// With fewer rounds than on other targets, where it would take too long.
+    workload: Workload,
+    /// The rounds that it would have, where it has fewer.
+    rounds: Option<(u32, u32)>,
     era: Named,
     plan: Plan,
 }
@@ -201,8 +210,11 @@ impl<'a> Job<'a> {
                             ..Plan::new(*threads, cpus)
                         };
                         self.check(on, &plan)?;
+                        let (workload, rounds) = self.limited(on, *threads);
                         cells.push(Variant {
                             on,
+                            workload,
+                            rounds,
                             era: era.clone(),
                             plan,
                         });
@@ -211,6 +223,38 @@ impl<'a> Job<'a> {
             }
         }
         Ok(cells)
+    }
+
+    /// The workload; simulated, with as many rounds as end within a minute, unless their number was
+    /// given.
+    fn limited(&self, on: On, threads: u32) -> (Workload, Option<(u32, u32)>) {
+        let mut workload = self.workload.clone();
+        // The loops have no other option that begins like this.
+        let given = self.args.options.iter().any(|it| it.starts_with("-s"));
+        let page = self.machine.shape.page_bytes.value as u64;
+        let rounds = match on {
+            On::Sim if !given => workload.limit_rounds(threads, page, SIMULATED_PAGES),
+            _ => None,
+        };
+        (workload, rounds)
+    }
+
+    /// Which rows have fewer rounds than the workload's default.
+    fn shortened(&self, cells: &[Variant]) -> Option<String> {
+        let shorter = cells.iter().filter_map(|cell| {
+            let (_, rounds) = cell.rounds?;
+            Some((cell.plan.threads, rounds))
+        });
+        let shorter: BTreeSet<(u32, u32)> = shorter.collect();
+        let (default, _) = cells.iter().find_map(|cell| cell.rounds)?;
+        let rows = shorter
+            .iter()
+            .map(|(threads, rounds)| format!("{rounds} at {threads} threads"));
+        let rows: Vec<_> = rows.collect();
+        Some(format!(
+            "rounds simulated: {} (default {default}, which would take long; -- -s N sets them)",
+            rows.join(", ")
+        ))
     }
 
     /// Refuses options that none, or not all, of the targets take.
@@ -332,10 +376,10 @@ impl<'a> Job<'a> {
         let ram = self.ram(cell.on, plan.cpus);
         match cell.on {
             On::Host => {
-                let workers = self.workload.most_workers(plan.threads, plan.cpus);
-                let cpus = workers.max(plan.cpus).max(self.workload.nodes());
-                let target = targets::host(&cell.era, &self.workload, cpus, ram, self.swap)?;
-                Ok((targets::on(&target, &self.workload, plan)?, None))
+                let workers = cell.workload.most_workers(plan.threads, plan.cpus);
+                let cpus = workers.max(plan.cpus).max(cell.workload.nodes());
+                let target = targets::host(&cell.era, &cell.workload, cpus, ram, self.swap)?;
+                Ok((targets::on(&target, &cell.workload, plan)?, None))
             }
             On::Sim => {
                 let size = Size {
@@ -348,10 +392,10 @@ impl<'a> Job<'a> {
                     free: free.map(str::to_owned),
                     samples: if why.profile.is_some() { SAMPLES } else { 0 },
                 }));
-                let outcome = targets::on(&target, &self.workload, plan)?;
+                let outcome = targets::on(&target, &cell.workload, plan)?;
                 Ok((outcome, target.take_why()))
             }
-            On::Linux => Ok((targets::linux(&self.workload, plan)?, None)),
+            On::Linux => Ok((targets::linux(&cell.workload, plan)?, None)),
         }
     }
 
