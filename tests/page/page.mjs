@@ -61,6 +61,62 @@ const fits = async (page) => {
   assert(wide <= has, `the page is ${wide} wide in a window of ${has}`);
 };
 
+// Steps through the first race by button and by key: the highlight and what is announced move.
+const races = async (page, name) => {
+  assert.equal(await page.locator(".race").count(), 5);
+  const race = page.locator(".race").first();
+  await race.locator("summary").click();
+  const now = race.locator(".now");
+  const current = race.locator("tr[aria-current=step]");
+  const place = () => current.evaluate((it) => [...it.parentNode.rows].indexOf(it));
+  const look = async () => {
+    assert.equal(await current.count(), 1, "one row is highlighted");
+    assert(await current.isVisible(), "the highlighted row is shown");
+    const [row, said] = [await current.textContent(), await now.textContent()];
+    const step = row.match(/^\d+/);
+    assert(!step || said.startsWith(`Step ${step[0]}`), `${row} is announced as ${said}`);
+    return [await place(), said];
+  };
+  const moves = async (act, way, what) => {
+    const [before, said] = await look();
+    await act();
+    const [after, says] = await look();
+    assert(way * (after - before) > 0, `${what} went from row ${before} to ${after}`);
+    assert.notEqual(says, said, `${what} announced nothing`);
+  };
+  const click = (what) => () => race.getByRole("button", { name: what, exact: true }).click();
+  const press = (key) => () => page.keyboard.press(key);
+  await moves(click("Next"), 1, "Next");
+  await moves(click("Next"), 1, "Next again");
+  await moves(click("Previous"), -1, "Previous");
+  await moves(click("Next mark"), 1, "Next mark");
+  assert.match(await now.textContent(), /freed here/);
+  await moves(click("Next mark"), 1, "Next mark again");
+  assert.match(await now.textContent(), /used here/);
+  assert.match(await current.locator(".mark").textContent(), /used here/);
+  await race.locator(".controls").evaluate((it) => it.scrollIntoView());
+  await shot(page, name);
+  await race.locator(".steps").focus();
+  await moves(press("ArrowUp"), -1, "ArrowUp");
+  await moves(press("ArrowDown"), 1, "ArrowDown");
+  await moves(press("Home"), -1, "Home");
+  await moves(press("End"), 1, "End");
+  await moves(press("ArrowLeft"), -1, "ArrowLeft");
+
+  const rows = () => race.locator("tbody tr:visible").count();
+  const few = await rows();
+  const fold = race.getByRole("checkbox");
+  await fold.focus();
+  await page.keyboard.press("Space");
+  const all = await rows();
+  assert(all > few, `${all} rows, ${few} folded`);
+  await look();
+  await fold.press("Space");
+  assert.equal(await rows(), few);
+  await look();
+  await race.locator("summary").press("Enter");
+};
+
 // In the light: what is seen first, and every control.
 await open({ viewport: { width: 1200, height: 900 } }, async (page) => {
   await shot(page, "first");
@@ -98,7 +154,12 @@ await open({ viewport: { width: 1200, height: 900 } }, async (page) => {
   await page.keyboard.press("ArrowLeft");
   await page.waitForFunction(() => document.querySelector(".where").textContent === "at 16 CPUs");
 
-  const folded = page.locator("details:has(.command)").first();
+  const verdicts = await page.locator("table").first().locator("tbody").textContent();
+  assert.match(verdicts, /icx-vm48: \d+ of \d+ figures are guesses, \d+ fitted/);
+
+  await races(page, "race");
+
+  const folded = page.locator("figure:not(.race) > details:has(.command)").first();
   await folded.locator("summary").click();
   const copy = folded.locator("button.copy");
   await copy.click();
@@ -119,10 +180,12 @@ await open({}, async (page) => {
 // In the dark, and on a telephone.
 await open({ colorScheme: "dark", viewport: { width: 1200, height: 900 } }, async (page) => {
   await shot(page, "dark");
+  await races(page, "race-dark");
   await accessible(page);
 });
 await open({ viewport: { width: 400, height: 800 } }, async (page) => {
   await shot(page, "narrow");
+  await races(page, "race-narrow");
   await fits(page);
   await accessible(page);
   await fits(page);

@@ -129,6 +129,9 @@ pub(crate) struct Calibrate {
     /// File that --host writes [default: standard output].
     #[arg(long, value_name = "FILE", requires = "host")]
     pub(crate) out: Option<PathBuf>,
+    /// Begin nothing after so long, such as 60s or 5m; how much is left out is said.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "host")]
+    pub(crate) budget: Option<Duration>,
     /// Do not show progress.
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -141,6 +144,9 @@ pub(crate) struct Sensitivity {
     /// Write the table into docs/validation.md (run from the repository's root).
     #[arg(long)]
     pub(crate) docs: bool,
+    /// Begin nothing after so long, such as 60s or 5m; how much is left out is said.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) budget: Option<Duration>,
     /// Do not show progress.
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -187,7 +193,8 @@ pub(crate) struct Bench {
     /// Allow more CPUs than the simulated machine has, by repeating its topology.
     #[arg(long)]
     pub(crate) extend_machine: bool,
-    /// Measure the before/after rows of the postings on real threads. Takes only --json, --quiet.
+    /// Measure the before/after rows of the postings on real threads. Takes only --json, --budget,
+    /// --quiet.
     #[arg(long, conflicts_with_all = [
         "workload", "on", "threads", "rounds", "save", "cpus", "size", "ram", "swap", "machine",
         "extend_machine", "clear_beforehand", "why", "free", "flame", "profile", "era", "fallback_order", "protocol",
@@ -211,6 +218,9 @@ pub(crate) struct Bench {
     /// Write one JSON object per run to this file, one per line.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Begin nothing after so long, such as 60s or 5m; how much is left out is said.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) budget: Option<Duration>,
     /// Do not show progress.
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -348,6 +358,9 @@ pub(crate) struct Curves {
     /// Write one JSON object per run to this file, one per line.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Begin nothing after so long, such as 60s or 5m; how much is left out is said.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) budget: Option<Duration>,
     /// Do not show progress.
     #[arg(long)]
     pub(crate) quiet: bool,

@@ -14,7 +14,8 @@ use crate::out::complain;
 use console::Term;
 use core::hash::Hasher;
 use minflt_report::{Report, Run, Section, run::write_rows};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::hash::DefaultHasher;
 use std::io;
@@ -46,6 +47,28 @@ pub(crate) fn on_interrupt() -> Result<(), ctrlc::Error> {
         process::exit(INTERRUPTED);
     };
     ctrlc::set_handler(handler)
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// It goes on, or was interrupted.
+    Running,
+    /// It ended, and its budget left something out.
+    OverBudget,
+    /// It ended with everything.
+    Whole,
+}
+
+impl State {
+    /// Why something is missing.
+    const fn missing(self) -> Option<&'static str> {
+        match self {
+            Self::Running => Some("This run has not ended"),
+            Self::OverBudget => Some("The budget of this run ended first"),
+            Self::Whole => None,
+        }
+    }
 }
 
 /// The outputs of a run.
@@ -83,7 +106,9 @@ impl Outputs {
             report,
             parts,
         };
-        outputs.write_page(false).map_err(|error| cannot(&error))?;
+        outputs
+            .write_page(State::Running)
+            .map_err(|error| cannot(&error))?;
         Ok(outputs)
     }
 
@@ -112,35 +137,34 @@ impl Outputs {
             Some(same) => *same = section,
             None => sections.push(section),
         }
-        self.write(false)
+        self.write(State::Running)
     }
 
     /// Puts a section before all others.
     pub(crate) fn first(&mut self, section: Section) -> Result<(), Error> {
         self.report.sections.insert(0, section);
-        self.write(false)
+        self.write(State::Running)
     }
 
-    /// All is there: the page says so, and parts are not needed any more.
-    pub(crate) fn finish(&mut self) -> Result<(), Error> {
-        self.write(true)?;
-        self.parts.remove();
+    /// The run is over: the page says how. Parts are kept for a run that goes on, if any can.
+    pub(crate) fn finish(&mut self, state: State) -> Result<(), Error> {
+        self.write(state)?;
+        if state == State::Whole {
+            self.parts.remove();
+        }
         Ok(())
     }
 
-    fn write(&mut self, whole: bool) -> Result<(), Error> {
+    fn write(&mut self, state: State) -> Result<(), Error> {
         let cannot = failed(format!("cannot write {}", self.page().display()));
-        self.write_page(whole).map_err(|error| cannot(&error))
+        self.write_page(state).map_err(|error| cannot(&error))
     }
 
-    fn write_page(&mut self, whole: bool) -> io::Result<()> {
+    fn write_page(&mut self, state: State) -> io::Result<()> {
         let mut kept = kept();
-        self.report.lead = match whole {
-            true => self.lead.clone(),
-            false => format!(
-                "{}\n\nThis run has not ended; sections are missing.",
-                self.lead
-            ),
+        self.report.lead = match state.missing() {
+            None => self.lead.clone(),
+            Some(why) => format!("{}\n\n{why}; sections are missing.", self.lead),
         };
         replace(&self.page(), self.report.to_html().as_bytes())?;
         let rows = self.rows.as_ref();
@@ -153,6 +177,11 @@ impl Outputs {
             self.page().display()
         );
         Ok(())
+    }
+
+    /// Whether a run that this one goes on from has made a part.
+    pub(crate) fn has_part(&self, name: &str) -> bool {
+        self.parts.find::<IgnoredAny>(name).is_some()
     }
 
     /// A part that an interrupted run of the same program has made, or else makes it and keeps it.
@@ -229,7 +258,7 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outputs, Parts};
+    use super::{Outputs, Parts, State};
     use minflt_report::{Report, Section};
 
     fn folder(name: &str) -> std::path::PathBuf {
@@ -251,7 +280,12 @@ mod tests {
         assert_eq!(make(&open(&folder, "a", true), 2), 1);
         assert_eq!(make(&open(&folder, "b", true), 3), 3);
         assert_eq!(make(&open(&folder, "b", false), 4), 4);
-        open(&folder, "b", true).finish().expect("finished");
+        let finish = |state| open(&folder, "b", true).finish(state).expect("finished");
+        finish(State::OverBudget);
+        let resumed = open(&folder, "b", true);
+        assert!(resumed.has_part("one") && !resumed.has_part("two"));
+        assert_eq!(make(&resumed, 5), 4);
+        finish(State::Whole);
         assert_eq!(make(&open(&folder, "b", true), 5), 5);
         std::fs::remove_dir_all(&folder).expect("removed");
     }
@@ -267,7 +301,7 @@ mod tests {
         };
         outputs.section(section).expect("written");
         assert!(page(&outputs).contains("First") && page(&outputs).contains("has not ended"));
-        outputs.finish().expect("finished");
+        outputs.finish(State::Whole).expect("finished");
         assert!(page(&outputs).contains("First") && !page(&outputs).contains("has not ended"));
         std::fs::remove_dir_all(&folder).expect("removed");
     }

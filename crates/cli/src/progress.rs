@@ -1,6 +1,7 @@
 //! Progress: a bar on a terminal; elsewhere a line now and then, so that nobody waits in silence.
 
 use crate::out::complain;
+use crate::out::outln;
 use core::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -28,6 +29,11 @@ impl Deadline {
         Self(budget.and_then(|budget| Instant::now().checked_add(budget)))
     }
 
+    /// Whether there is one.
+    pub(crate) const fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Whether it has come.
     #[expect(
         clippy::disallowed_methods,
@@ -35,6 +41,13 @@ impl Deadline {
     )]
     pub(crate) fn is_over(&self) -> bool {
         self.0.is_some_and(|end| Instant::now() >= end)
+    }
+}
+
+/// Says how many pieces of work a budget left out, if it did.
+pub(crate) fn left_out(left: usize, of: usize, what: &str) {
+    if left > 0 {
+        outln!("{left} of {of} {what} left out, as --budget is over");
     }
 }
 

@@ -80,6 +80,14 @@ fn a_run_that_is_interrupted_keeps_what_it_has_and_another_goes_on_from_there() 
 
     let kept = folder.0.join("parts/measured-2012-move-pages.json");
     assert_eq!(kept.exists(), cpus() > 1);
+    // A budget that is over at once uses what is kept, and keeps it for the next run.
+    let short = [&args[..], &["--resume", "--budget", "1ms"]].concat();
+    let output = minflt(&short, &folder.0).output().expect("it runs");
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert!(said.contains("; --resume goes on from there"), "{said}");
+    assert_eq!(said.contains("anon-vma-2012"), cpus() > 1, "{said}");
+    assert!(page(&folder).contains("The budget of this run ended first"));
+    assert_eq!(kept.exists(), cpus() > 1);
     let args = [&args[..], &["--resume"]].concat();
     let output = minflt(&args, &folder.0).output().expect("it runs");
     assert!(output.status.success());
@@ -188,4 +196,109 @@ fn one_cpu_measures_nothing_and_simulates_the_same() {
     );
     assert!(said.contains("The 2012 tables"), "{said}");
     assert!(said.contains("2012  agrees "), "{said}");
+}
+
+/// A command without `--out`, run in `folder`: its status, standard output and standard error.
+fn run(args: &[&str], folder: &Path) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_minflt"));
+    let output = command.args(args).current_dir(folder).output();
+    let output = output.expect("it runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[test]
+fn a_long_command_begins_nothing_after_its_budget_and_says_how_much_is_missing() {
+    let folder = Folder::new("budgets");
+    fs::create_dir_all(folder.0.join("data/fit")).expect("made");
+    for (line, missing) in [
+        (
+            "bench mmap1 --on sim --threads 1,2 --json rows",
+            "2 of 2 runs",
+        ),
+        ("bench mmap1 --on sim --rounds 3 --save kept", "3 of 3 runs"),
+        (
+            "curves mmap1 --threads 1,2 --era linux-6.15 --seeds 2 --json rows",
+            "4 of 4 runs",
+        ),
+        (
+            "curves mmap1 --threads 1 --era linux-6.15 --seeds 1 --out page",
+            "1 of 1 runs",
+        ),
+        ("sensitivity kvm16", " variants"),
+        ("calibrate kvm16", "1 of 1 machines"),
+        ("check P30 --era spf-2017", "1 of 1 searches"),
+    ] {
+        let mut args: Vec<_> = line.split(' ').collect();
+        args.extend(["--quiet", "--budget", "1ns"]);
+        let (status, said, errors) = run(&args, &folder.0);
+        assert_eq!(status, Some(0), "{line}: {errors}");
+        let missing = format!("{missing} left out, as --budget is over");
+        assert_eq!(said.matches(&missing).count(), 1, "{line}: {said}");
+    }
+    // What is there is written, and that is nothing here.
+    let read = |name: &str| fs::read_to_string(folder.0.join(name)).expect("written");
+    assert_eq!(read("rows") + &read("results/saved/kept.json"), "");
+    assert!(read("page/scaling.md").contains("budget of this run ended first: 1 runs"));
+    let fits = fs::read_dir(folder.0.join("data/fit")).expect("a folder");
+    assert_eq!(fits.count(), 0);
+}
+
+#[test]
+fn a_long_command_checks_its_outputs_before_the_run() {
+    let folder = Folder::new("outputs");
+    fs::write(folder.0.join("results"), "no folder").expect("written");
+    fs::write(folder.0.join("rows"), "a row\n").expect("written");
+    let bench = "bench mmap1 --on sim --threads 64 --json rows";
+    for (line, option) in [
+        (
+            "bench mmap1 --on sim --threads 64 --json /proc/nowhere/rows",
+            "--json",
+        ),
+        (&format!("{bench} --save kept"), "--save"),
+        (
+            &format!("{bench} --flame /proc/nowhere/flame.svg"),
+            "--flame",
+        ),
+        (
+            &format!("{bench} --profile /proc/nowhere/profile"),
+            "--profile",
+        ),
+        ("bench --proof --json /proc/nowhere/rows", "--json"),
+        ("curves --json /proc/nowhere/rows", "--json"),
+        ("curves --out /proc/nowhere", "--out"),
+        ("calibrate --host --out /proc/nowhere/here.toml", "--out"),
+    ] {
+        let args: Vec<_> = line.split(' ').chain(["--quiet"]).collect();
+        let (status, said, errors) = run(&args, &folder.0);
+        assert_eq!(status, Some(1), "{line}: {errors}");
+        let named = format!("minflt: {option}: cannot write ");
+        assert!(
+            errors.starts_with(&named) && said.is_empty(),
+            "{line}: {errors}"
+        );
+    }
+    // A check changes nothing.
+    let rows = fs::read_to_string(folder.0.join("rows")).expect("rows");
+    assert_eq!(rows, "a row\n");
+}
+
+#[test]
+fn a_simulated_loop_that_gets_fewer_rounds_says_so() {
+    let folder = Folder::new("rounds");
+    let line = "bench page-fault1 --machine kvm16 --threads 1,16 --quiet --budget 1ns --on";
+    let said = |rest: &str| {
+        let args: Vec<_> = line.split(' ').chain(rest.split(' ')).collect();
+        let (status, said, errors) = run(&args, &folder.0);
+        assert_eq!(status, Some(0), "{errors}");
+        said
+    };
+    let fewer = "rounds simulated: 2 at 16 threads (default 8, which would take long";
+    assert!(said("sim").contains(fewer), "{}", said("sim"));
+    // A number that was given is kept.
+    assert!(!said("sim -- -s 8").contains("rounds simulated"));
 }

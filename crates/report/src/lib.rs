@@ -13,6 +13,7 @@ pub mod picture;
 pub mod published;
 pub mod run;
 pub mod status;
+pub mod steps;
 pub mod table;
 pub mod verify;
 

@@ -11,6 +11,8 @@ use crate::table::{Align, Cell, Column, Table};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page/page.js");
+/// Steps through a race's run.
+const STEPS: &str = include_str!("page/steps.js");
 const UPLOT_STYLE: &str = include_str!("../vendor/uplot/uPlot.min.css");
 const UPLOT: &str = include_str!("../vendor/uplot/uPlot.iife.min.js");
 /// Nothing is loaded; what is written into the page may run and look as it likes.
@@ -80,7 +82,7 @@ impl Report {
         {
             page += &format!("<script>{UPLOT}</script>\n");
         }
-        page + &format!("<script>{SCRIPT}</script>\n</body>\n</html>\n")
+        page + &format!("<script>{SCRIPT}{STEPS}</script>\n</body>\n</html>\n")
     }
 
     /// Links to the sections, if there are enough of them.
@@ -153,6 +155,7 @@ fn picture(picture: &Picture) -> String {
             factors.to_svg()
         ),
         Picture::Curves(curves) => curve_figure(curves),
+        Picture::Run(run) => run.to_html(),
         Picture::Drawing { title, svg, words } => format!(
             "<figure>\n<details>\n<summary>{}</summary>\n{}<div class=\"scroll\" tabindex=\"0\">\n\
              <img alt=\"{}\" src=\"data:image/svg+xml,{}\">\n</div>\n</details>\n</figure>\n",
@@ -283,7 +286,7 @@ fn label(status: Status) -> String {
     format!("<span class=\"label {}\">{status}</span>", status.name())
 }
 
-fn paragraphs(text: &str, class: &str) -> String {
+pub(crate) fn paragraphs(text: &str, class: &str) -> String {
     let parts = text
         .split("\n\n")
         .map(str::trim)
@@ -305,7 +308,7 @@ fn list(notes: &[String]) -> String {
 }
 
 /// Escaped text, with code between backquotes; a backquote without its twin stays one.
-fn prose(text: &str) -> String {
+pub(crate) fn prose(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, (code, after))) = rest

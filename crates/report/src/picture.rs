@@ -1,5 +1,6 @@
 //! Pictures as values: factors beside each other, and curves over numbers of CPUs.
 
+use crate::steps::Run;
 use core::fmt::Write as _;
 use serde::Serialize;
 
@@ -10,6 +11,8 @@ pub enum Picture {
     Factors(Factors),
     /// Curves that can be switched on and off.
     Curves(Curves),
+    /// A race's failing run, to be stepped through.
+    Run(Run),
     /// A drawing of another program's, as SVG, with a title.
     Drawing {
         /// What it shows.
@@ -35,6 +38,8 @@ pub struct Factors {
 pub struct FactorRow {
     /// The claim.
     pub label: String,
+    /// What the simulated factor rests on; may be empty.
+    pub rests: String,
     /// As published.
     pub published: f64,
     /// As simulated.
@@ -68,7 +73,9 @@ pub struct Series {
 const WIDE: f64 = 860.0;
 const LEFT: f64 = 20.0;
 const RIGHT: f64 = 130.0;
-const ROW: f64 = 84.0;
+const ROW: f64 = 100.0;
+/// From the top of a row to its bars.
+const BARS: f64 = 40.0;
 const TOP: f64 = 14.0;
 const FOOT: f64 = 34.0;
 
@@ -132,10 +139,14 @@ impl Factors {
             // Writing to a string can't fail.
             let _: core::fmt::Result = write!(
                 words,
-                "{}: published x{:.2}{}{}. ",
+                "{}: published x{:.2}{}{}{}. ",
                 row.label,
                 row.published,
                 of("simulated", row.simulated),
+                match row.rests.is_empty() {
+                    true => String::new(),
+                    false => format!(" ({})", row.rests),
+                },
                 of("measured here", row.here.map(|it| it.0))
             );
         }
@@ -146,13 +157,16 @@ impl Factors {
 impl FactorRow {
     fn marks(&self, top: f64, at: impl Fn(f64) -> f64) -> String {
         let mut out = format!(
-            "<text class=\"claim\" x=\"{LEFT}\" y=\"{:.1}\">{}</text>\n",
+            "<text class=\"claim\" x=\"{LEFT}\" y=\"{:.1}\">{}</text>\n\
+             <text class=\"rests\" x=\"{LEFT}\" y=\"{:.1}\">{}</text>\n",
             top + 16.0,
-            escape(&self.label)
+            escape(&self.label),
+            top + 32.0,
+            escape(&self.rests)
         );
         let one = at(1.0);
         let mut bar = |name: &str, factor: f64, line: f64| {
-            let (y, to) = (top + 24.0 + 18.0 * line, at(factor));
+            let (y, to) = (top + BARS + 18.0 * line, at(factor));
             let (from, wide) = (one.min(to), (to - one).abs().max(1.5));
             out += &format!(
                 "<rect class=\"{name}\" x=\"{from:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" \
@@ -168,7 +182,7 @@ impl FactorRow {
         }
         if let Some((median, low, high)) = self.here {
             bar("here", median, 2.0);
-            let y = top + 24.0 + 36.0 + 6.0;
+            let y = top + BARS + 36.0 + 6.0;
             out += &format!(
                 "<line class=\"interval\" x1=\"{:.1}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\n",
                 at(low),
@@ -203,6 +217,7 @@ mod tests {
     fn the_axis_holds_all_factors_and_words_say_them() {
         let row = |published, simulated, here| FactorRow {
             label: "a <claim>".into(),
+            rests: "m1: 3 of 4 figures are guesses".into(),
             published,
             simulated: Some(simulated),
             here,
@@ -214,7 +229,7 @@ mod tests {
         assert_eq!(factors.range(), (0.25, 32.0));
         let svg = factors.to_svg();
         assert!(
-            svg.contains("published x30.60, simulated x18.00. a &lt;claim&gt;"),
+            svg.contains("published x30.60, simulated x18.00 (m1: 3 of 4 figures are guesses). a &lt;claim&gt;"),
             "{svg}"
         );
         assert!(

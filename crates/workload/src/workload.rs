@@ -20,6 +20,9 @@ use crate::shootdown::{self, Shootdown};
 use crate::target::{Plan, Sharing, Target, TargetError};
 use crate::usemem::{self, Usemem};
 
+/// What mapping and unmapping takes, in touched pages: the simulator needs some 95 us and 7.
+const UNTOUCHED: u64 = 16;
+
 /// A workload with its options.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Workload {
@@ -217,6 +220,24 @@ impl Workload {
         Ok(())
     }
 
+    /// Lowers the rounds of a loop, to no less than one, until its threads together touch no more
+    /// than `most` pages of `page_size` bytes; a mapping that is not touched counts as
+    /// 16 pages. The rounds before and after, if they were lowered.
+    pub fn limit_rounds(&mut self, threads: u32, page_size: u64, most: u64) -> Option<(u32, u32)> {
+        let (rounds, pages) = match self {
+            Self::PageFault1(test) => (&mut test.rounds, test.bytes.div_ceil(page_size)),
+            Self::PageFault2(test) => (&mut test.tasks.rounds, test.bytes.div_ceil(page_size)),
+            Self::Fork1(test) => (&mut test.tasks.rounds, test.bytes.div_ceil(page_size)),
+            Self::Mmap(test) => (&mut test.tasks.rounds, UNTOUCHED),
+            Self::Brk1(test) => (&mut test.tasks.rounds, UNTOUCHED),
+            _ => return None,
+        };
+        let round = pages.max(UNTOUCHED).saturating_mul(threads.max(1).into());
+        let (before, fits) = (*rounds, (most / round).max(1));
+        *rounds = before.min(u32::try_from(fits).unwrap_or(u32::MAX));
+        (*rounds < before).then_some((before, *rounds))
+    }
+
     /// The number of threads its own options ask for, if they do. [`Workload::run`] refuses a plan
     /// with another.
     #[must_use]
@@ -312,7 +333,7 @@ pub(crate) fn unsupported(words: String) -> TargetError {
 
 #[cfg(test)]
 mod tests {
-    use super::{Workload, list};
+    use super::{UNTOUCHED, Workload, list};
     use crate::contents::Touch;
     use crate::ebizzy::Until;
     use crate::fake::{Fake, plan};
@@ -345,6 +366,23 @@ mod tests {
         assert_eq!(pft.definition, Definition::Workers);
         assert!(parse("page-fault1 -s 5 -t 2 --len 1M").is_ok());
         assert!(parse("disturb --size 64M --chunk 256K").is_ok());
+    }
+
+    #[test]
+    fn rounds_are_lowered_to_what_fits_and_never_to_none() {
+        let limited = |line: &str, threads, most| {
+            let mut workload = parse(line).expect("options");
+            workload.limit_rounds(threads, 4096, most)
+        };
+        assert_eq!(
+            limited("mmap1", 64, 64 * UNTOUCHED * 500),
+            Some((10_000, 500))
+        );
+        assert_eq!(limited("brk1", 1, 1 << 20), None);
+        assert_eq!(limited("page-fault1", 2, 1 << 17), Some((8, 2)));
+        assert_eq!(limited("page-fault3 -s 3", 1, 1), Some((3, 1)));
+        assert_eq!(limited("fork1", 1, 256 * 20), Some((200, 20)));
+        assert_eq!(limited("pft", 64, 1), None);
     }
 
     #[test]

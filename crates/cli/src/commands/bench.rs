@@ -12,7 +12,7 @@ use crate::experiment::Ran;
 use crate::files::writable;
 use crate::machine;
 use crate::out::{out, outln, table_text};
-use crate::progress::Progress;
+use crate::progress::{Deadline, Progress, left_out};
 use crate::rows::{Place, record, to_save, write, write_json};
 use crate::targets::{self, HOST_RAM, On};
 use crate::words::did_you_mean;
@@ -21,9 +21,14 @@ use minflt_sim::why::{Limit, Why};
 use minflt_sim::{Asked, MAX_CPUS, Size};
 use minflt_workload::{Clear, Outcome, Plan, Workload, list};
 use shown::{median, originals, spread, table};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// Samples of a profile, at most.
 const SAMPLES: usize = 100_000;
+
+/// Pages that a simulated loop touches by default, at most: some ten seconds of real time.
+const SIMULATED_PAGES: u64 = 1 << 20;
 
 /// Runs the command.
 pub(crate) fn run(args: &Bench) -> Result<(), Error> {
@@ -32,16 +37,17 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
     }
     let job = Job::new(args)?;
     let cells = job.cells()?;
-    let saved = to_save(args.save.as_deref())?;
-    writable("--json", args.json.as_deref())?;
-    writable("--flame", args.why.flame.as_deref())?;
-    writable("--profile", args.why.profile.as_deref())?;
+    let saved = check_outputs(args)?;
+    let deadline = Deadline::after(args.budget);
     let rounds = args.rounds.get();
     let progress = Progress::new(args.quiet, cells.len() as u64 * u64::from(rounds));
     let mut done: Vec<Vec<Ran>> = cells.iter().map(|_| Vec::new()).collect();
     let mut accounts = Vec::new();
     for _ in 0..rounds {
         for (cell, done) in cells.iter().zip(&mut done) {
+            if deadline.is_over() {
+                break;
+            }
             let (on, era, threads) = (cell.on.name(), &cell.era.name, cell.plan.threads);
             progress.says(&format!("{on} {era} x{threads}"));
             let (outcome, why) = job.measure(cell, args.why.free.as_deref())?;
@@ -56,6 +62,7 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
     let medians: Vec<Ran> = done.iter().filter_map(|rounds| median(rounds)).collect();
     let mut shown = table(&medians);
     shown.footnotes.extend(job.extended(&medians));
+    shown.footnotes.extend(job.shortened(&cells));
     if rounds > 1 {
         shown
             .footnotes
@@ -66,21 +73,37 @@ pub(crate) fn run(args: &Bench) -> Result<(), Error> {
     job.beside(&medians);
     accounts.iter().for_each(|account| out!("\n{account}"));
     let runs: Vec<_> = done.into_iter().flatten().map(|ran| ran.run).collect();
+    let asked = cells.len() * rounds as usize;
+    left_out(asked - runs.len(), asked, "runs");
     write("--save", saved.as_deref(), &runs)?;
     write_json(args.json.as_deref(), &runs)
+}
+
+/// Refuses files that cannot be written to, before the run; returns where rows are to be kept.
+fn check_outputs(args: &Bench) -> Result<Option<PathBuf>, Error> {
+    writable("--json", args.json.as_deref())?;
+    writable("--flame", args.why.flame.as_deref())?;
+    writable("--profile", args.why.profile.as_deref())?;
+    to_save(args.save.as_deref())
 }
 
 /// What the proof rows of all postings are.
 fn proofs(args: &Bench) -> Result<(), Error> {
     writable("--json", args.json.as_deref())?;
+    let deadline = Deadline::after(args.budget);
     let progress = Progress::new(args.quiet, proof::STEPS);
     let mut runs = Vec::new();
-    for job in proof::jobs(proof::ALL) {
+    let jobs = proof::jobs(proof::ALL);
+    let asked = jobs.len();
+    let mut made = 0;
+    for job in jobs.iter().take_while(|_| !deadline.is_over()) {
+        made += 1;
         let part = job.measure(&progress)?;
         progress.suspend(|| outln!("{}", table_text(&part.table)));
         runs.extend(part.runs);
     }
     progress.end();
+    left_out(asked - made, asked, "groups of rows");
     write_json(args.json.as_deref(), &runs)
 }
 
@@ -99,6 +122,10 @@ struct Job<'a> {
 /// One run to make.
 struct Variant {
     on: On,
+    /// With fewer rounds than on other targets, where it would take too long.
+    workload: Workload,
+    /// The rounds that it would have, where it has fewer.
+    rounds: Option<(u32, u32)>,
     era: Named,
     plan: Plan,
 }
@@ -186,8 +213,11 @@ impl<'a> Job<'a> {
                             ..Plan::new(*threads, cpus)
                         };
                         self.check(on, &plan)?;
+                        let (workload, rounds) = self.limited(on, *threads);
                         cells.push(Variant {
                             on,
+                            workload,
+                            rounds,
                             era: era.clone(),
                             plan,
                         });
@@ -196,6 +226,38 @@ impl<'a> Job<'a> {
             }
         }
         Ok(cells)
+    }
+
+    /// The workload; simulated, with as many rounds as end within a minute, unless their number was
+    /// given.
+    fn limited(&self, on: On, threads: u32) -> (Workload, Option<(u32, u32)>) {
+        let mut workload = self.workload.clone();
+        // The loops have no other option that begins like this.
+        let given = self.args.options.iter().any(|it| it.starts_with("-s"));
+        let page = self.machine.shape.page_bytes.value as u64;
+        let rounds = match on {
+            On::Sim if !given => workload.limit_rounds(threads, page, SIMULATED_PAGES),
+            _ => None,
+        };
+        (workload, rounds)
+    }
+
+    /// Which rows have fewer rounds than the workload's default.
+    fn shortened(&self, cells: &[Variant]) -> Option<String> {
+        let shorter = cells.iter().filter_map(|cell| {
+            let (_, rounds) = cell.rounds?;
+            Some((cell.plan.threads, rounds))
+        });
+        let shorter: BTreeSet<(u32, u32)> = shorter.collect();
+        let (default, _) = cells.iter().find_map(|cell| cell.rounds)?;
+        let rows = shorter
+            .iter()
+            .map(|(threads, rounds)| format!("{rounds} at {threads} threads"));
+        let rows: Vec<_> = rows.collect();
+        Some(format!(
+            "rounds simulated: {} (default {default}, which would take long; -- -s N sets them)",
+            rows.join(", ")
+        ))
     }
 
     /// Refuses options that none, or not all, of the targets take.
@@ -323,10 +385,10 @@ impl<'a> Job<'a> {
         let ram = self.ram(cell.on, plan.cpus);
         match cell.on {
             On::Host => {
-                let workers = self.workload.most_workers(plan.threads, plan.cpus);
-                let cpus = workers.max(plan.cpus).max(self.workload.nodes());
-                let target = targets::host(&cell.era, &self.workload, cpus, ram, self.swap)?;
-                Ok((targets::on(&target, &self.workload, plan)?, None))
+                let workers = cell.workload.most_workers(plan.threads, plan.cpus);
+                let cpus = workers.max(plan.cpus).max(cell.workload.nodes());
+                let target = targets::host(&cell.era, &cell.workload, cpus, ram, self.swap)?;
+                Ok((targets::on(&target, &cell.workload, plan)?, None))
             }
             On::Sim => {
                 let size = Size {
@@ -339,10 +401,10 @@ impl<'a> Job<'a> {
                     free: free.map(str::to_owned),
                     samples: if why.profile.is_some() { SAMPLES } else { 0 },
                 }));
-                let outcome = targets::on(&target, &self.workload, plan)?;
+                let outcome = targets::on(&target, &cell.workload, plan)?;
                 Ok((outcome, target.take_why()))
             }
-            On::Linux => Ok((targets::linux(&self.workload, plan)?, None)),
+            On::Linux => Ok((targets::linux(&cell.workload, plan)?, None)),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::choice::{Named, all_eras, asked_eras, era_list};
 use crate::error::{Error, usage};
 use crate::out::{out, outln, table_text};
 use crate::parallel;
-use crate::progress::{Deadline, Progress};
+use crate::progress::{Deadline, Progress, left_out};
 use crate::words::did_you_mean;
 use minflt_mm::Check as Oracle;
 use minflt_races::{Format, RACES, Race, Searched, race, search_mix, search_on, shortest, show};
@@ -82,13 +82,7 @@ pub(crate) fn run(args: &Check) -> Result<(), Error> {
     let schedules: u64 = rows.iter().map(|Row { found, .. }| found.schedules).sum();
     let rate = schedules as f64 / started.elapsed().as_secs_f64();
     outln!("\n{schedules} schedules, {rate:.0} a second (measured)");
-    let left_out = jobs.len() - rows.len();
-    if left_out > 0 {
-        outln!(
-            "{left_out} of {} searches left out, as --budget is over",
-            jobs.len()
-        );
-    }
+    left_out(jobs.len() - rows.len(), jobs.len(), "searches");
     verdict(args, &rows)
 }
 

@@ -67,7 +67,7 @@ fn fix(race: &Race) -> String {
 }
 
 /// The era in which the race shows with its fix switched off.
-fn shows_in(race: &Race) -> Result<Named, Error> {
+pub(super) fn shows_in(race: &Race) -> Result<Named, Error> {
     Ok(era_list(race.shows_in)?.remove(0))
 }
 
@@ -115,19 +115,19 @@ fn as_posted(race: &Race, look: Look) -> Result<(), Error> {
 }
 
 /// A schedule that fails without the fix, and the same choices with it.
-struct Played {
+pub(super) struct Played {
     /// Which schedule of the seed it was.
-    number: u64,
+    pub(super) number: u64,
     /// How many choices it had.
     before: usize,
     format: Format,
     /// What is left of them.
     schedule: Schedule,
-    bad: Shown,
-    good: Shown,
+    pub(super) bad: Shown,
+    pub(super) good: Shown,
 }
 
-fn play(race: &Race, era: &Named) -> Result<Played, Error> {
+pub(super) fn play(race: &Race, era: &Named) -> Result<Played, Error> {
     let without = race.without_fix(era.config);
     let budget = Budget {
         schedules: ENOUGH,

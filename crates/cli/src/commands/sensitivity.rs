@@ -14,7 +14,7 @@ use crate::error::{Error, failed, usage};
 use crate::experiment::{Size, ebizzy, ebizzy_rate, machine, pft};
 use crate::out::{out, table_text};
 use crate::parallel;
-use crate::progress::Progress;
+use crate::progress::{Deadline, Progress, left_out};
 use crate::words::did_you_mean;
 use minflt_report::{Cell, Column, PublishedTable, Table, postings, replace_generated};
 use minflt_sim::{MachineFile, Source};
@@ -87,13 +87,21 @@ pub(crate) fn run(args: &Sensitivity) -> Result<(), Error> {
             "--docs: run from the repository's root, where {DOCS} is"
         )));
     }
+    if args.docs && args.budget.is_some() {
+        return Err(usage("--docs: needs all rows; leave --budget out"));
+    }
+    let deadline = Deadline::after(args.budget);
     let all = postings().map_err(|error| failed("published data")(&error))?;
     let tables: Vec<&PublishedTable> = all.iter().flat_map(|posting| &posting.tables).collect();
     let mut table = head();
+    let (mut made, mut asked) = (0, 0);
     for name in chosen {
-        vary(name, &tables, args.quiet, &mut table)?;
+        let counts = vary(name, &tables, (deadline, args.quiet), &mut table)?;
+        made += counts.0;
+        asked += counts.1;
     }
     out!("{}", table_text(&table));
+    left_out(asked - made, asked, "variants");
     if args.docs {
         let cannot = failed(format!("--docs: {DOCS}"));
         let text = fs::read_to_string(DOCS).map_err(|error| cannot(&error))?;
@@ -146,27 +154,44 @@ fn variants(file: &MachineFile) -> Vec<Variant> {
     all
 }
 
-fn vary(name: &str, tables: &[&PublishedTable], quiet: bool, out: &mut Table) -> Result<(), Error> {
+/// How many variants of a machine were simulated, and how many it has.
+fn vary(
+    name: &str,
+    tables: &[&PublishedTable],
+    (deadline, quiet): (Deadline, bool),
+    out: &mut Table,
+) -> Result<(usize, usize), Error> {
     let of_machine = |it: &&&PublishedTable| it.preset.as_deref() == Some(name);
     let ours: Vec<&PublishedTable> = tables.iter().filter(of_machine).copied().collect();
     let file = machine(ours.first().ok_or_else(|| failed(name)(&"has no table"))?)?;
     let variants = variants(&file);
-    let progress = Progress::new(quiet, variants.len() as u64);
+    let asked = variants.len();
+    let progress = Progress::new(quiet, asked as u64);
     progress.says(name);
     let cells = parallel::map(&variants, |variant| {
+        if deadline.is_over() {
+            return Ok(None);
+        }
         let cells = if name == "altix32" {
             pft_cells(&ours, &variant.file)
         } else {
             ebizzy_cells(&ours, &variant.file)
         };
         progress.step();
-        cells
+        cells.map(Some)
     })?;
     progress.end();
-    for conclusion in CONCLUSIONS.iter().filter(|it| it.machine == name) {
-        out.rows.push(judged(conclusion, &variants, &cells));
+    let made = variants.into_iter().zip(cells);
+    let (variants, cells): (Vec<_>, Vec<_>) = made
+        .filter_map(|(variant, cells)| Some((variant, cells?)))
+        .unzip();
+    // The file as it is comes first: without it there is nothing to compare with.
+    if !variants.is_empty() {
+        for conclusion in CONCLUSIONS.iter().filter(|it| it.machine == name) {
+            out.rows.push(judged(conclusion, &variants, &cells));
+        }
     }
-    Ok(())
+    Ok((variants.len(), asked))
 }
 
 fn judged(conclusion: &Conclusion, variants: &[Variant], cells: &[Vec<f64>]) -> Vec<Cell> {

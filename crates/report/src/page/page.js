@@ -23,7 +23,7 @@
     all("th", table).forEach((it) => it.removeAttribute("aria-sort"));
     heading.setAttribute("aria-sort", down ? "descending" : "ascending");
   };
-  for (const table of all("table")) {
+  for (const table of all("table:not(.lanes)")) {
     all("thead th", table).forEach((heading, column) => {
       const button = document.createElement("button");
       button.type = "button";

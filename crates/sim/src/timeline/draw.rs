@@ -159,7 +159,7 @@ impl Timeline {
                     times => format!(" ({times} times)"),
                 };
                 let number = row.step.to_string();
-                let mark = row.mark.map(|mark| mark.text());
+                let mark = row.mark.map(|mark| format!("<-- {}", mark.text()));
                 (row.lane, number, (row.text.as_str(), again), mark)
             }
             Line::Fold { lane, steps } => {
@@ -175,7 +175,7 @@ impl Timeline {
         let mut plain = format!("{number:>6}  ");
         let column = self.column(lane, look.width);
         self.guides(&mut plain, lane, look.width);
-        let tail = mark.map_or(0, |mark| mark.len() + 1) + text.1.chars().count();
+        let tail = mark.as_ref().map_or(0, |mark| mark.len() + 1) + text.1.chars().count();
         let room = look.width.saturating_sub(column + tail);
         plain += &cut(text.0, room);
         plain += &text.1;

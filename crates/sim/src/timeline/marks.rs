@@ -58,17 +58,17 @@ impl Mark {
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            Self::Freed => "<-- freed here",
-            Self::Used => "<-- used here",
-            Self::Stored => "<-- stored here",
-            Self::Lost => "<-- lost here",
-            Self::Copied => "<-- copied here",
-            Self::Read => "<-- read here",
-            Self::Changed => "<-- changed here",
-            Self::Cached => "<-- cached here",
-            Self::Zapped => "<-- zapped here",
-            Self::Waits => "<-- waits here",
-            Self::Found => "<-- found here",
+            Self::Freed => "freed here",
+            Self::Used => "used here",
+            Self::Stored => "stored here",
+            Self::Lost => "lost here",
+            Self::Copied => "copied here",
+            Self::Read => "read here",
+            Self::Changed => "changed here",
+            Self::Cached => "cached here",
+            Self::Zapped => "zapped here",
+            Self::Waits => "waits here",
+            Self::Found => "found here",
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::error::{Error, failed, usage};
 use crate::experiment::figure;
 use crate::files::{replace, writable};
 use crate::out::{out, outln};
-use crate::progress::Progress;
+use crate::progress::{Deadline, Progress, left_out};
 use crate::words::did_you_mean;
 use minflt_report::{Posting, PublishedTable, postings};
 use minflt_sim::MachineFile;
@@ -53,6 +53,7 @@ pub(crate) struct Goal {
 /// Runs the command.
 pub(crate) fn run(args: &Calibrate) -> Result<(), Error> {
     if args.host {
+        writable("--out", args.out.as_deref())?;
         return this_machine(args.out.as_deref());
     }
     let all = postings().map_err(|error| failed("published data")(&error))?;
@@ -78,7 +79,12 @@ pub(crate) fn run(args: &Calibrate) -> Result<(), Error> {
     }
     let steps = chosen.iter().map(|name| steps(&goals(&all, name))).sum();
     let progress = Progress::new(args.quiet, steps);
-    for name in chosen {
+    let deadline = Deadline::after(args.budget);
+    let asked = chosen.len();
+    let mut made = 0;
+    // Half a fit is none: a machine is begun or left out.
+    for name in chosen.into_iter().take_while(|_| !deadline.is_over()) {
+        made += 1;
         let fit = fit(&name, &goals(&all, &name), &progress)?;
         for number in &fit.fitted {
             let (key, value, to) = (&number.key, number.value, &number.to);
@@ -94,7 +100,10 @@ pub(crate) fn run(args: &Calibrate) -> Result<(), Error> {
         fs::write(&file, text).map_err(|error| cannot(&error))?;
     }
     progress.end();
-    outln!("rebuild: the fits are compiled into the program");
+    left_out(asked - made, asked, "machines");
+    if made > 0 {
+        outln!("rebuild: the fits are compiled into the program");
+    }
     Ok(())
 }
 

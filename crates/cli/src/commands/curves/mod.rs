@@ -15,7 +15,7 @@ use crate::error::{Error, failed, usage};
 use crate::files::{replace, writable};
 use crate::out::{outln, table_text};
 use crate::parallel;
-use crate::progress::Progress;
+use crate::progress::{Deadline, Progress, left_out};
 use crate::rows::{Place, record, write_json};
 use crate::targets;
 use crate::words::did_you_mean;
@@ -89,6 +89,13 @@ pub(super) struct Chart {
     pub(super) cap: Vec<(u32, f64)>,
 }
 
+impl Chart {
+    /// Whether any run was made of it.
+    fn has_points(&self) -> bool {
+        self.curves.iter().any(|curve| !curve.points.is_empty())
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Curves) -> Result<(), Error> {
     let kinds = kinds(&args.workloads)?;
@@ -114,18 +121,20 @@ pub(crate) fn run(args: &Curves) -> Result<(), Error> {
         page::folders(folder)?;
     }
     let jobs = jobs(&kinds, &eras, &threads, args.seeds.get());
-    let done = all(&jobs, &machine, args.quiet)?;
-    let charts: Vec<_> = kinds
+    let done = all(&jobs, &machine, Deadline::after(args.budget), args.quiet)?;
+    let charts = kinds
         .iter()
-        .map(|kind| chart(kind, &eras, &threads, &jobs, &done, &machine))
-        .collect();
+        .map(|kind| chart(kind, &eras, &threads, &jobs, &done, &machine));
+    let charts: Vec<_> = charts.filter(Chart::has_points).collect();
     for chart in &charts {
         outln!("{}", table_text(&page::table(chart, &machine)));
     }
+    let runs: Vec<_> = done.into_iter().flatten().map(|done| done.run).collect();
+    let left = jobs.len() - runs.len();
+    left_out(left, jobs.len(), "runs");
     if let Some(folder) = &args.out {
-        page::write_all(folder, &charts, &machine, args)?;
+        page::write_all(folder, &charts, &machine, args, left)?;
     }
-    let runs: Vec<_> = done.into_iter().map(|done| done.run).collect();
     write_json(args.json.as_deref(), &runs)
 }
 
@@ -143,7 +152,7 @@ pub(super) fn simulate(
 ) -> Result<Chart, Error> {
     let kinds = kinds(&[workload.to_owned()])?;
     let jobs = jobs(&kinds, eras, &[threads], seeds);
-    let done = all(&jobs, machine, quiet)?;
+    let done = all(&jobs, machine, Deadline::after(None), quiet)?;
     Ok(chart(kinds[0], eras, &[threads], &jobs, &done, machine))
 }
 
@@ -184,17 +193,30 @@ fn kinds(names: &[String]) -> Result<Vec<&'static Kind>, Error> {
     names.iter().map(one).collect()
 }
 
-/// Makes all runs, the largest first, a few at a time; in the order of the jobs.
-fn all(jobs: &[Job], machine: &MachineFile, quiet: bool) -> Result<Vec<Done>, Error> {
+/// Makes all runs, a few at a time; in the order of the jobs, without those that begin after the
+/// deadline. The largest come first, so that no processor is idle at the end; with a deadline the
+/// smallest, so that there are more.
+fn all(
+    jobs: &[Job],
+    machine: &MachineFile,
+    deadline: Deadline,
+    quiet: bool,
+) -> Result<Vec<Option<Done>>, Error> {
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     order.sort_by_key(|at| (core::cmp::Reverse(jobs[*at].effort()), *at));
+    if deadline.is_set() {
+        order.reverse();
+    }
     let progress = Progress::with_estimate(quiet, jobs.iter().map(Job::effort).sum());
     let done = parallel::map_at_most(AT_ONCE, &order, |at| {
+        if deadline.is_over() {
+            return Ok((*at, None));
+        }
         let job = &jobs[*at];
         let done = measure(job, machine)?;
         progress.advance(job.effort());
         progress.says(&job.name());
-        Ok((*at, done))
+        Ok((*at, Some(done)))
     });
     progress.end();
     let mut done = done?;
@@ -287,7 +309,7 @@ fn chart(
     eras: &[Named],
     threads: &[u32],
     jobs: &[Job],
-    done: &[Done],
+    done: &[Option<Done>],
     machine: &MachineFile,
 ) -> Chart {
     let of = |era: &str, threads: u32| -> Vec<&Done> {
@@ -295,7 +317,7 @@ fn chart(
         let mine = all.filter(|(job, _)| {
             job.kind.name == kind.name && job.era.name == era && job.threads == threads
         });
-        mine.map(|(_, done)| done).collect()
+        mine.filter_map(|(_, done)| done.as_ref()).collect()
     };
     let curve = |era: &Named| {
         let rates = |threads: &u32| {
@@ -317,7 +339,8 @@ fn chart(
     };
     // Pages are the same in all eras, but for faults that were in vain.
     let cap_at = |threads: &u32| {
-        let done = *of(&eras.first()?.name, *threads).first()?;
+        let in_era = |era: &Named| of(&era.name, *threads).first().copied();
+        let done = eras.iter().find_map(in_era)?;
         let spread = spread(machine, *threads);
         Some((*threads, cap(&spread, *threads, done.pages)))
     };

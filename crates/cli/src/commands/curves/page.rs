@@ -8,6 +8,7 @@ use crate::files::writable;
 use crate::out::grouped;
 use minflt_report::{Cell, Column, Status, Table, replace_generated};
 use minflt_sim::MachineFile;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -36,26 +37,33 @@ pub(super) fn table(chart: &Chart, machine: &MachineFile) -> Table {
         chart.kind.name, chart.kind.unit, machine.name
     );
     let mut table = Table::new(&title, columns);
-    let counts = chart.curves.first().map_or(&[][..], |curve| &curve.points);
-    for (at, (threads, _)) in counts.iter().enumerate() {
-        let rates = chart.curves.iter().map(|curve| curve.points.get(at));
+    let points = chart.curves.iter().flat_map(|curve| &curve.points);
+    let counts: BTreeSet<u32> = points.map(|(threads, _)| *threads).collect();
+    for threads in &counts {
         let mut row = vec![Cell::from(threads.to_string())];
-        row.extend(
-            rates.map(|point| Cell::from(point.map_or(String::new(), |(_, rates)| range(rates)))),
-        );
-        row.extend(
-            chart
-                .cap
-                .get(at)
-                .map(|(_, rate)| Cell::from(grouped(*rate))),
-        );
+        row.extend(chart.curves.iter().map(|curve| {
+            let rates = at(&curve.points, *threads);
+            Cell::from(rates.map_or(String::new(), range))
+        }));
+        if !chart.cap.is_empty() {
+            let rate = at(&chart.cap, *threads);
+            row.push(Cell::from(
+                rate.map_or(String::new(), |rate| grouped(*rate)),
+            ));
+        }
         table.rows.push(row);
     }
-    let most = counts.last().map_or(1, |(threads, _)| *threads);
+    let most = counts.last().copied().unwrap_or(1);
     for curve in &chart.curves {
         table.footnotes.push(note(curve, most));
     }
     table
+}
+
+/// The point of a curve at so many threads.
+fn at<T>(points: &[(u32, T)], threads: u32) -> Option<&T> {
+    let found = points.iter().find(|(at, _)| *at == threads);
+    found.map(|(_, point)| point)
 }
 
 /// What limits an era, and how its curve bends.
@@ -65,10 +73,11 @@ fn note(curve: &Curve, most: u32) -> String {
         .iter()
         .max_by(|(_, one), (_, other)| one.median.total_cmp(&other.median));
     let peak = best.map_or(0, |(threads, _)| *threads);
-    let mut note = format!(
-        "{}: best at {peak}; at {most} limited by {}",
-        curve.era, curve.limit
-    );
+    let limit = match curve.limit.is_empty() {
+        true => String::new(),
+        false => format!("; at {most} limited by {}", curve.limit),
+    };
+    let mut note = format!("{}: best at {peak}{limit}", curve.era);
     let medians: Vec<_> = curve
         .points
         .iter()
@@ -96,12 +105,13 @@ fn range(rates: &Rates) -> String {
     }
 }
 
-/// Writes the pictures and the page into `folder`.
+/// Writes the pictures and the page into `folder`; `left` runs were left out.
 pub(super) fn write_all(
     folder: &Path,
     charts: &[Chart],
     machine: &MachineFile,
     args: &Curves,
+    left: usize,
 ) -> Result<(), Error> {
     let mut body = format!(
         "Simulated, {}: a claim about a cost model. Machine: {} ({}), threads {}; medians of {} \
@@ -114,6 +124,9 @@ pub(super) fn write_all(
         args.seeds,
         command(args, folder)
     );
+    if left > 0 {
+        body += &format!("\nThe budget of this run ended first: {left} runs are missing.\n");
+    }
     for chart in charts {
         let name = chart.kind.name;
         let picture = folder.join("scaling").join(format!("{name}.svg"));
@@ -169,8 +182,40 @@ fn command(args: &Curves, folder: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK, PAGE, grouped};
+    use super::super::{Chart, Curve, KINDS, Rates};
+    use super::{BLOCK, PAGE, grouped, table};
     use minflt_report::replace_generated;
+    use minflt_sim::MachineFile;
+
+    #[test]
+    fn a_point_that_a_budget_left_out_is_an_empty_cell() {
+        let curve = |era: &str, threads: &[u32]| Curve {
+            era: era.into(),
+            points: threads
+                .iter()
+                .map(|at| (*at, Rates::of(vec![f64::from(*at)]).expect("one")))
+                .collect(),
+            limit: String::new(),
+        };
+        let chart = Chart {
+            kind: &KINDS[0],
+            curves: vec![curve("a", &[1, 4]), curve("b", &[1, 2]), curve("c", &[])],
+            cap: vec![(2, 20.0)],
+        };
+        let machine = MachineFile::shipped("next1024").expect("shipped");
+        let table = table(&chart, &machine);
+        let texts = |row: &Vec<minflt_report::Cell>| -> Vec<String> {
+            row.iter().map(|cell| cell.text.clone()).collect()
+        };
+        let rows: Vec<_> = table.rows.iter().map(texts).collect();
+        let expected = [
+            ["1", "1", "1", "", ""],
+            ["2", "", "2", "", "20"],
+            ["4", "4", "", "", ""],
+        ];
+        assert_eq!(rows, expected);
+        assert_eq!(table.footnotes[0], "a: best at 4");
+    }
 
     #[test]
     fn numbers_are_grouped_by_three() {

@@ -8,6 +8,7 @@ pub(crate) mod hash;
 mod here;
 mod pictures;
 pub(crate) mod proof;
+mod steps;
 pub(crate) mod tables;
 mod validation;
 mod verdict;
@@ -17,7 +18,7 @@ use crate::error::{Error, failed, usage};
 use crate::experiment::Size;
 use crate::machine;
 use crate::out::{go_on_without_reader, outln, table_text};
-use crate::outputs::{Outputs, Parts};
+use crate::outputs::{Outputs, Parts, State};
 use crate::progress::{Deadline, OFTEN, Progress};
 use minflt_report::published::overview;
 use minflt_report::{Posting, Report, Section, Table, postings};
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &Reproduce) -> Result<(), Error> {
     );
     let mut job = Job {
         args,
-        progress: Progress::every(OFTEN, args.quiet, steps(&chosen)),
+        progress: Progress::every(OFTEN, args.quiet, step_count(&chosen)),
         outputs,
         deadline: Deadline::after(args.budget),
         left_out: Vec::new(),
@@ -78,7 +79,7 @@ fn refuse(args: &Reproduce, chosen: &[Posting]) -> Result<(), Error> {
     Ok(())
 }
 
-fn steps(chosen: &[Posting]) -> u64 {
+fn step_count(chosen: &[Posting]) -> u64 {
     let steps = REPRODUCED.into_iter().zip(tables::STEPS);
     let steps = steps.filter(|(id, _)| has(chosen, id));
     proof::STEPS + steps.map(|(_, steps)| steps).sum::<u64>()
@@ -123,7 +124,11 @@ impl Job<'_> {
         )?;
         self.progress.end();
         verdict::print(&verdicts);
-        self.outputs.finish()?;
+        let state = match self.left_out.is_empty() {
+            true => State::Whole,
+            false => State::OverBudget,
+        };
+        self.outputs.finish(state)?;
         if self.args.docs {
             let figures = docs::Figures {
                 proof: &proof,
@@ -136,7 +141,7 @@ impl Job<'_> {
         }
         if !self.left_out.is_empty() {
             outln!(
-                "left out, as --budget is over: {}",
+                "left out, as --budget is over: {}; --resume goes on from there",
                 self.left_out.join(", ")
             );
         }
@@ -181,7 +186,7 @@ impl Job<'_> {
         }
         for job in proof::jobs(REPRODUCED.map(|id| has(chosen, id))) {
             let name = job.name();
-            if self.is_over(&name) {
+            if !self.outputs.has_part(&name) && self.is_over(&name) {
                 continue;
             }
             let part = self.outputs.part(&name, || job.measure(&self.progress))?;
@@ -223,7 +228,9 @@ impl Job<'_> {
 
     /// The tables of a posting.
     fn simulate(&mut self, posting: &Posting) -> Result<Option<Simulated>, Error> {
-        if self.is_over(&format!("the simulated tables of {}", posting.id)) {
+        let name = format!("simulated-{}", posting.id);
+        let what = format!("the simulated tables of {}", posting.id);
+        if !self.outputs.has_part(&name) && self.is_over(&what) {
             return Ok(None);
         }
         let size = match self.args.full {
@@ -239,17 +246,18 @@ impl Job<'_> {
             "2022" => tables::simulate_2022(posting, progress),
             other => Err(usage(format!("posting {other}: nothing simulates it"))),
         };
-        let done = self
-            .outputs
-            .part(&format!("simulated-{}", posting.id), make)?;
+        let done = self.outputs.part(&name, make)?;
         self.outputs.rows(&done.runs)?;
         let heading = format!("The {} tables, published beside simulated", posting.id);
         self.add(&heading, &done.intro, done.tables.clone())?;
         Ok(Some(done))
     }
 
-    /// Curves over numbers of CPUs, and where time goes on them.
+    /// Curves over numbers of CPUs, where time goes on them, and races to step through.
     fn pictures(&mut self) -> Result<(), Error> {
+        if !self.is_over("the races") {
+            self.outputs.first(steps::races()?)?;
+        }
         if !self.is_over("where time goes") {
             self.outputs.first(pictures::time_goes()?)?;
         }

@@ -6,17 +6,22 @@
 //! both factors lie on the same side of one by more than [`TIE`]; else it *misses*.
 
 use super::proof::{Figure, Proof};
+use crate::experiment::machine;
 use crate::out::{grouped, outln};
 use console::style;
 use minflt_report::picture::{FactorRow, Factors};
 use minflt_report::published::{Headline, Place};
-use minflt_report::{Cell, Column, Picture, Posting, Status, Table};
+use minflt_report::table::folded;
+use minflt_report::{Cell, Column, Picture, Posting, PublishedTable, Status, Table};
+use minflt_sim::Source;
 use std::collections::BTreeMap;
 
 /// How far the simulated factor of what agrees may be from the published one.
 const NEAR: f64 = 1.25;
 /// Factors this near to one are no change.
 const TIE: f64 = 1.1;
+/// Characters of a printed line.
+const WIDE: usize = 100;
 
 /// Our figures, by their place in what was published.
 pub(super) type Cells = BTreeMap<Place, (f64, Status)>;
@@ -82,6 +87,46 @@ pub(super) struct Verdict {
     /// The factor measured here, with its interval, where it is a figure.
     measured: Option<Figure>,
     stands: Stands,
+    /// The simulated machine and what its figures rest on; `None` where none of them decides the
+    /// factor.
+    rests: Option<Rests>,
+}
+
+/// What the figures of a simulated machine rest on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rests {
+    machine: String,
+    guesses: usize,
+    fitted: usize,
+    figures: usize,
+}
+
+impl Rests {
+    /// The machine of a table. A count of faults rests on none.
+    fn on(table: &PublishedTable, status: Status) -> Option<Self> {
+        if status == Status::Counted {
+            return None;
+        }
+        let file = machine(table).ok()?;
+        let [guesses, fitted] = [Source::Guess, Source::Fitted].map(|source| file.count(source));
+        Some(Self {
+            figures: file.numbers().count(),
+            machine: file.name,
+            guesses,
+            fitted,
+        })
+    }
+
+    fn words(&self) -> String {
+        let fitted = match self.fitted {
+            0 => String::new(),
+            fitted => format!(", {fitted} fitted"),
+        };
+        format!(
+            "{}: {} of {} figures are guesses{fitted}",
+            self.machine, self.guesses, self.figures
+        )
+    }
 }
 
 /// The verdict of every claim of `postings`.
@@ -126,6 +171,7 @@ fn verdict(
             .filter(|gain| gain.noise.is_none())
             .map(|gain| gain.factor),
         stands: Stands::of(factor, simulated.map(|it| it.0)),
+        rests: simulated.and_then(|(_, status)| Rests::on(table, status)),
     })
 }
 
@@ -167,11 +213,37 @@ pub(super) fn print(verdicts: &[Verdict]) {
         outln!("{}  {}  {}", it.posting, it.stands.shown(), it.claim);
         outln!("      {}  {}", it.factors(), it.here);
     }
+    if let Some(guesses) = guesses(verdicts) {
+        outln!("{guesses}");
+    }
     outln!(
         "agrees: the simulated factor is within 25% of the published one; direction only: both say\n\
          better, or both say worse. Simulated on models of the postings' machines (docs/validation.md\n\
          says what misses and why). Here: this machine's threads, median (middle 5 of 7 rounds)."
     );
+}
+
+/// Each machine once: how many of its figures are guesses, and how many fitted.
+fn guesses(verdicts: &[Verdict]) -> Option<String> {
+    let mut machines: Vec<String> = Vec::new();
+    for rests in verdicts.iter().filter_map(|it| it.rests.as_ref()) {
+        let fitted = match rests.fitted {
+            0 => String::new(),
+            fitted => format!(" ({fitted} fitted)"),
+        };
+        let Rests {
+            machine,
+            guesses,
+            figures,
+            ..
+        } = rests;
+        let words = format!("{machine} {guesses} of {figures}{fitted}");
+        if !machines.contains(&words) {
+            machines.push(words);
+        }
+    }
+    let text = format!("Guessed figures: {}.", machines.join(", "));
+    (!machines.is_empty()).then(|| folded(&text, WIDE, 0, 2))
 }
 
 /// A picture for each posting.
@@ -181,6 +253,7 @@ pub(super) fn pictures(verdicts: &[Verdict]) -> Vec<Picture> {
         let title = format!("{}: factors by which the change is better", it.posting);
         let row = FactorRow {
             label: format!("{} ({})", it.claim, it.stands.word()),
+            rests: it.rests.as_ref().map(Rests::words).unwrap_or_default(),
             published: it.published.2,
             simulated: it.simulated.map(|(factor, _)| factor),
             here: it.measured.map(|it| (it.median, it.low, it.high)),
@@ -226,7 +299,10 @@ pub(super) fn table(verdicts: &[Verdict], linked: bool) -> Table {
             it.simulated.map_or("-".into(), |(factor, status)| {
                 format!("x{factor:.2} [{status}]")
             }),
-            it.stands.word().into(),
+            match (&it.rests, linked) {
+                (Some(rests), false) => format!("{} ({})", it.stands.word(), rests.words()),
+                _ => it.stands.word().into(),
+            },
             here.into(),
         ];
         table.rows.push(row.map(Cell::from).into());
@@ -242,10 +318,11 @@ pub(super) fn table(verdicts: &[Verdict], linked: bool) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cells, Stands, table, verdicts};
+    use super::{Cells, Stands, guesses, table, verdicts};
     use crate::commands::reproduce::proof::{Figure, Gain, Part, Proof};
     use minflt_report::published::Headline;
     use minflt_report::{Status, Table, postings};
+    use minflt_sim::{MachineFile, Source};
 
     #[test]
     fn a_factor_agrees_or_has_the_direction_or_misses() {
@@ -299,8 +376,40 @@ mod tests {
             wide(format!("{}  {:14}  {}", it.posting, "", it.claim));
             wide(format!("      {}  {}", it.factors(), it.here));
         }
-        // With a heading and three lines of explanation.
-        assert!(2 * found.len() + 5 <= 25, "{} claims", found.len());
+        let guesses = guesses(&found).expect("machines");
+        guesses.lines().for_each(|line| wide(line.into()));
+        // With an empty line, a heading and three lines of explanation.
+        let lines = 2 * found.len() + guesses.lines().count() + 5;
+        assert!(lines <= 25, "{lines} lines");
+    }
+
+    #[test]
+    fn each_simulated_factor_says_how_many_figures_are_guesses() {
+        let (all, cells, proof) = everything(Status::Predicted);
+        let found = verdicts(&all, &cells, &proof);
+        let shipped = MachineFile::shipped("icx-vm48").expect("shipped");
+        let huge = found
+            .last()
+            .and_then(|it| it.rests.as_ref())
+            .expect("rests");
+        assert_eq!(huge.machine, shipped.name);
+        assert_eq!(huge.guesses, shipped.count(Source::Guess));
+        assert!(huge.fitted > 0 && huge.guesses + huge.fitted <= huge.figures);
+        for it in &found {
+            let rests = it.rests.as_ref().expect("simulated").words();
+            assert!(rests.contains("figures are guesses"), "{rests}");
+        }
+        // The page has them in the verdict's cell, README does not.
+        let verdict = |linked| table(&found, linked).rows[0][4].text.clone();
+        assert!(verdict(false).contains("altix32: ") && !verdict(true).contains("altix32"));
+    }
+
+    #[test]
+    fn what_is_counted_rests_on_no_figure_of_a_machine() {
+        let (all, cells, proof) = everything(Status::Counted);
+        let found = verdicts(&all, &cells, &proof);
+        assert!(found.iter().all(|it| it.rests.is_none()));
+        assert_eq!(guesses(&found), None);
     }
 
     #[test]
