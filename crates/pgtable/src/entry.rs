@@ -90,12 +90,12 @@ impl<P: Paging> Pte<P> {
         Self::of(P::tree()[level as usize].fixed | pfn.0 << P::bits().pfn_shift)
     }
 
-    /// A leaf entry for frame `pfn`, used already (young).
+    /// A leaf entry for frame `pfn`, used already (young), from which no instruction is fetched.
     #[must_use]
     pub fn page(pfn: Pfn, grant: Grant) -> Self {
         let raw = pfn.0 << P::bits().pfn_shift | P::tree()[0].fixed | P::bits().accessed;
         // Not stored to, until said otherwise.
-        Self::of(raw | P::bits().read_only).with_grant(grant)
+        Self::of(raw | P::bits().read_only | P::bits().no_exec).with_grant(grant)
     }
 
     /// The leaf entry `self` as an entry above the leaves that maps a huge page, which begins with
@@ -119,6 +119,26 @@ impl<P: Paging> Pte<P> {
             Grant::Write => P::bits().present | P::bits().write,
         };
         Self::sealed(kept | bits)
+    }
+
+    /// The same, with the right to fetch instructions or without it; what it grants else stays. The
+    /// right goes with the entry, also where that grants nothing for now.
+    #[inline(always)]
+    #[must_use]
+    pub fn with_exec(self, exec: bool) -> Self {
+        let neither = self.raw & !(P::bits().exec | P::bits().no_exec);
+        Self::of(match exec {
+            true => neither | P::bits().exec,
+            false => neither | P::bits().no_exec,
+        })
+    }
+
+    /// Whether what can be loaded from the page can be fetched as instructions.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_exec(self) -> bool {
+        let (set, clear) = (P::bits().exec, P::bits().no_exec);
+        self.raw & (set | clear) == set
     }
 
     /// The same, used.
@@ -172,7 +192,7 @@ impl<P: Paging> Pte<P> {
     pub fn used_by_hardware(self, access: Access) -> Self {
         let used = self.raw | P::bits().accessed;
         match access {
-            Access::Read => Self::of(used),
+            Access::Read | Access::Execute => Self::of(used),
             Access::Write if P::bits().read_only != 0 => Self::of(used & !P::bits().read_only),
             Access::Write => Self::of(used | P::bits().dirty),
         }
@@ -342,12 +362,14 @@ impl<P: Paging> fmt::Debug for Pte<P> {
             Grant::Read => "r-",
             Grant::Write => "rw",
         };
+        let has_bit = P::bits().exec | P::bits().no_exec != 0;
+        let exec = if has_bit && self.is_exec() { "x" } else { "" };
         let young = if self.is_young() { "a" } else { "-" };
         let dirty = if self.is_dirty() { "d" } else { "-" };
         if self.is_zero_page() {
-            write!(f, "zero page {grant}{young}{dirty}")
+            write!(f, "zero page {grant}{exec}{young}{dirty}")
         } else {
-            write!(f, "frame {} {grant}{young}{dirty}", self.pfn())
+            write!(f, "frame {} {grant}{exec}{young}{dirty}", self.pfn())
         }
     }
 }

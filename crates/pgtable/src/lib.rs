@@ -26,5 +26,5 @@ pub use table::{
     EntryRef, Exchange, PtLock, Table, entries_of, index_of, span_of, span_shift, table_bytes,
     table_order,
 };
-pub use tlb::{Tlb, Translation};
+pub use tlb::{Rights, Tlb, Translation};
 pub use walk::{Access, Hardware, Leaf, Missing, Walk, hardware_walk, walk, walk_to, with_bits};

@@ -275,6 +275,12 @@ pub struct Bits {
     /// The hardware's bit that is set unless a store is granted and the page was stored to; 0 where
     /// the hardware looks at `write` and `dirty`.
     pub read_only: u64,
+    /// Set where an instruction fetch is granted; 0 where the hardware says it the other way round,
+    /// or not at all.
+    pub exec: u64,
+    /// Set where an instruction fetch is *not* granted; 0 where the hardware has no such bit. With
+    /// neither, what can be loaded can be fetched.
+    pub no_exec: u64,
     /// The frame number's field.
     pub pfn_mask: u64,
     /// Where the frame number's field starts.

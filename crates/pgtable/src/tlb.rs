@@ -15,11 +15,34 @@
 //! A hit is one compare on a private line.
 
 use crate::mmu::SpaceId;
+use crate::walk::Access;
 use core::cell::Cell;
 use minflt_addr::{Pfn, VirtRange};
 
 /// Slots of a buffer.
 pub const SLOTS: usize = 256;
+
+/// What a buffered translation serves, beside loads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rights {
+    /// Stores.
+    pub writable: bool,
+    /// Instruction fetches.
+    pub executable: bool,
+}
+
+impl Rights {
+    /// Whether it serves this access.
+    #[inline(always)]
+    #[must_use]
+    pub const fn serve(self, access: Access) -> bool {
+        match access {
+            Access::Read => true,
+            Access::Write => self.writable,
+            Access::Execute => self.executable,
+        }
+    }
+}
 
 /// One buffered translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,8 +53,8 @@ pub struct Translation {
     pub page: u64,
     /// The frame.
     pub pfn: Pfn,
-    /// Whether stores are allowed.
-    pub writable: bool,
+    /// What it serves.
+    pub rights: Rights,
     /// The frame's generation when the slot was filled.
     pub generation: u32,
     /// The system's operation stamp when the slot was filled.
@@ -110,7 +133,7 @@ impl Default for Tlb {
 
 #[cfg(test)]
 mod tests {
-    use super::{SLOTS, Tlb, Translation};
+    use super::{Rights, SLOTS, Tlb, Translation};
     use crate::mmu::SpaceId;
     use minflt_addr::{Pfn, VirtAddr, VirtRange};
 
@@ -119,7 +142,10 @@ mod tests {
             space: SpaceId(space),
             page,
             pfn: Pfn(page + 1),
-            writable: true,
+            rights: Rights {
+                writable: true,
+                executable: false,
+            },
             generation: 0,
             filled: 0,
         }

@@ -4,6 +4,7 @@ use crate::entry::{Grant, Pte};
 use crate::mmu::Mmu;
 use crate::paging::{AccessBits, Paging};
 use crate::table::{EntryRef, Exchange, Table, span_shift};
+use crate::tlb::Rights;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_sync::Cost;
 
@@ -14,14 +15,23 @@ pub enum Access {
     Read,
     /// A store.
     Write,
+    /// An instruction fetch.
+    Execute,
 }
 
 impl Access {
-    /// The least grant that lets the access through.
+    /// Whether it is a store.
+    #[inline(always)]
+    #[must_use]
+    pub const fn stores(self) -> bool {
+        matches!(self, Self::Write)
+    }
+
+    /// The least grant that lets the access through; a fetch needs [`Pte::is_exec`] as well.
     #[must_use]
     pub const fn needs(self) -> Grant {
         match self {
-            Self::Read => Grant::Read,
+            Self::Read | Self::Execute => Grant::Read,
             Self::Write => Grant::Write,
         }
     }
@@ -144,12 +154,12 @@ pub unsafe fn walk_to<M: Mmu>(
 /// What the hardware's walker says to an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hardware {
-    /// The access may go on to this frame; stores too if `writable`.
+    /// The access may go on to this frame.
     Hit {
         /// The frame.
         pfn: Pfn,
-        /// Whether a buffered translation may serve stores.
-        writable: bool,
+        /// What a buffered translation may serve.
+        rights: Rights,
     },
     /// A page fault.
     Fault,
@@ -191,7 +201,8 @@ pub unsafe fn hardware_walk<M: Mmu>(
         if huge.is_some_and(|level| pte.is_table_at(level)) {
             return Hardware::Fault;
         }
-        if !pte.is_present() || pte.grant() < access.needs() {
+        let fetches = access == Access::Execute;
+        if !pte.is_present() || pte.grant() < access.needs() || fetches && !pte.is_exec() {
             return Hardware::Fault;
         }
         let used = match access_bits::<M>(at) {
@@ -210,7 +221,10 @@ pub unsafe fn hardware_walk<M: Mmu>(
         let writable = used.grant() == Grant::Write && used.is_dirty();
         return Hardware::Hit {
             pfn: Pfn(pte.pfn().0 + within),
-            writable,
+            rights: Rights {
+                writable,
+                executable: used.is_exec(),
+            },
         };
     }
 }
@@ -228,7 +242,7 @@ fn access_bits<M: Mmu>(at: &M::Instance) -> AccessBits {
 #[must_use]
 pub fn with_bits<P: Paging>(pte: Pte<P>, access: Access) -> Pte<P> {
     match access {
-        Access::Read => pte.young(),
+        Access::Read | Access::Execute => pte.young(),
         Access::Write => pte.young().dirty(),
     }
 }

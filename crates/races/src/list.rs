@@ -186,6 +186,8 @@ races! {
         "a fault locks a mapping that munmap has taken out, and puts a page in after the zap";
     "P28", "fault-mprotect", scenes::fault_protect, ProtectWithoutSection, "spf-2017" =>
         "after mprotect(NONE) returned, an entry grants a store";
+    "P62", "fetch-mprotect", scenes::fetch_protect, FetchWithoutFlush, "linux-4.13" =>
+        "a CPU fetches from a page after mprotect took the right to";
     "P29", "remap-fault", remaps::remap_fault, RemapPublishesEarly, "spf-2017" =>
         "a fault puts a page in where mremap is about to move one";
     "P30", "lookup-free", scenes::fault_remap, NoGracePeriod, "spf-2017" =>

@@ -185,6 +185,36 @@ pub(super) fn fault_protect<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     ])
 }
 
+/// P62: mprotect takes the right to fetch instructions, and leaves all others. Formats that cannot
+/// say it are asked for nothing.
+pub(super) fn fetch_protect<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
+    let code = Prot::READ_WRITE.with(Prot::EXEC);
+    stage.map(0, 1);
+    stage.protect(0, 1, code);
+    warm(stage, 0);
+    let returned = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&returned);
+    let can_refuse = P::bits().exec | P::bits().no_exec != 0;
+    plays(vec![
+        boxed(move || {
+            stage.protect(0, 1, Prot::READ_WRITE);
+            returned.set(1);
+        }),
+        boxed(move || {
+            let thread = stage.thread();
+            for _ in 0..3 {
+                let before = seen.get();
+                let fetched = thread.fetch(stage.page(0));
+                if before == 1 && fetched.is_ok() && can_refuse {
+                    Checked::<P>::violation(format_args!(
+                        "protection: a fetch that began after mprotect returned succeeded"
+                    ));
+                }
+            }
+        }),
+    ])
+}
+
 /// P37: a store replaces the zero page, holding the table's lock until all CPUs have forgotten
 /// it, beside a fault on the next page of the table.
 pub(super) fn fault_shootdown<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {

@@ -11,6 +11,7 @@ mod advice;
 mod calls;
 mod commit;
 mod costs;
+mod exec;
 mod file;
 mod file_mappings;
 mod file_storm;

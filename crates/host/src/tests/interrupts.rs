@@ -4,7 +4,7 @@ use super::{M, machine, me, on_all_cpus, rounds};
 use crate::HostInstance;
 use core::ptr;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{Mmu, SpaceId, Translation};
+use minflt_pgtable::{Mmu, Rights, SpaceId, Translation};
 use minflt_sync::order::{PageTableLock, ShootdownLock};
 use minflt_sync::{Atomic, CpuMask, Instance, IpiHandler, Machine, Ordering, SpinLock, TaskId};
 use std::sync::Barrier;
@@ -109,7 +109,10 @@ impl<'a> Shootdown<'a> {
                     space,
                     page,
                     pfn,
-                    writable: true,
+                    rights: Rights {
+                        writable: true,
+                        executable: false,
+                    },
                     generation,
                     filled: 0,
                 };

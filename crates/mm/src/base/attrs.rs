@@ -9,8 +9,8 @@ use minflt_pgtable::{Access, Grant, Paging};
 
 /// Access rights of a mapping: a set of loads, stores and instruction fetches.
 ///
-/// Nothing here fetches instructions, so [`Prot::EXEC`] is remembered and shown, and grants loads,
-/// as on the hardware that most programs run on.
+/// [`Prot::EXEC`] alone grants loads, too, as on the hardware that most programs run on: mappings
+/// that can be fetched from and not loaded are not supported.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Prot(u8);
 
@@ -53,10 +53,17 @@ impl Prot {
         }
     }
 
+    /// Whether an entry of the mapping lets instructions be fetched.
+    #[must_use]
+    #[inline(always)]
+    pub const fn exec(self) -> bool {
+        self.has(Self::EXEC)
+    }
+
     /// Whether an access is allowed.
     #[must_use]
     pub fn allows(self, access: Access) -> bool {
-        self.grant() >= access.needs()
+        self.grant() >= access.needs() && (access != Access::Execute || self.exec())
     }
 
     /// The set as a number of three bits: 1 loads, 2 stores, 4 fetches.

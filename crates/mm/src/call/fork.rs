@@ -319,7 +319,8 @@ fn copy_pinned<M: Mmu>(
     // ORDERING: Release; pairs with [frame-maps].
     to.maps.store(1, Ordering::Release);
     sys.count(Event::ForkCopies);
-    Ok(Pte::page(pfn, found.grant()).dirty())
+    let copy = Pte::page(pfn, found.grant()).with_exec(found.is_exec());
+    Ok(copy.dirty())
 }
 
 impl<M: Mmu> System<M> {

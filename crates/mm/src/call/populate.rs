@@ -41,6 +41,7 @@ pub(super) const fn willing(view: &VmaView, access: Access) -> Result<Access, No
     let right = match access {
         Access::Read => Prot::READ,
         Access::Write => Prot::WRITE,
+        Access::Execute => Prot::EXEC,
     };
     if view.prot.has(right) {
         Ok(access)

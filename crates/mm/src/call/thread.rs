@@ -17,7 +17,9 @@ use crate::mm::Mm;
 use core::cell::Cell;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtAddr};
-use minflt_pgtable::{Access, Exchange, Hardware, Leaf, Mmu, Paging, Pte, Translation, with_bits};
+use minflt_pgtable::{
+    Access, Exchange, Hardware, Leaf, Mmu, Paging, Pte, Rights, Translation, with_bits,
+};
 use minflt_sync::{Cost, this_cpu};
 
 /// Accesses are of words of 2^this bytes.
@@ -85,6 +87,18 @@ impl<'m, M: Mmu> Thread<'m, M> {
         })
     }
 
+    /// Fetches the instruction at `addr`, a multiple of 8: what would be executed there.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    #[inline]
+    pub fn fetch(&self, addr: VirtAddr) -> Result<u64, Signal> {
+        let at = &self.mm.system().at;
+        self.access(addr, Access::Execute, |pfn, offset| {
+            M::user_load(at, pfn, offset)
+        })
+    }
+
     /// Handles a page fault, from trap to return.
     ///
     /// # Context
@@ -120,7 +134,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
             M::user_point(at);
             if let Some(tlb) = M::tlb(at, this_cpu::<M>())
                 && let Some(hit) = tlb.lookup(self.mm.space, page)
-                && (hit.writable || access == Access::Read)
+                && hit.rights.serve(access)
             {
                 translation::translation_live(self.mm.system(), &hit, addr, access);
                 return Ok(verb(hit.pfn, offset));
@@ -129,8 +143,8 @@ impl<'m, M: Mmu> Thread<'m, M> {
             // TLB flush can intervene between reading a PTE and caching it.
             let as_hardware = self.mm.as_hardware();
             let walked = as_hardware.tables().hardware_walk(addr, access);
-            if let Hardware::Hit { pfn, writable } = walked {
-                self.fill(page, pfn, writable);
+            if let Hardware::Hit { pfn, rights } = walked {
+                self.fill(page, pfn, rights);
                 return Ok(verb(pfn, offset));
             }
             drop(as_hardware);
@@ -146,7 +160,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
     }
 
     #[inline]
-    fn fill(&self, page: u64, pfn: Pfn, writable: bool) {
+    fn fill(&self, page: u64, pfn: Pfn, rights: Rights) {
         let sys = self.mm.system();
         if M::CHECKED {
             translation::contents_flushed(sys, pfn);
@@ -163,7 +177,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
                 space,
                 page,
                 pfn,
-                writable,
+                rights,
                 generation,
                 filled,
             });

@@ -79,12 +79,13 @@ fn check_all<M: Mmu>(mm: &Mm<M>, range: VirtRange, since: u64) {
                 continue;
             }
             let now = mm.peek_entry(addr);
-            let needs = if old.writable {
+            let needs = if old.rights.writable {
                 Grant::Write
             } else {
                 Grant::Read
             };
-            if !now.is_present() || now.pfn() != old.pfn || now.grant() < needs {
+            let fetches = old.rights.executable && !now.is_exec();
+            if !now.is_present() || now.pfn() != old.pfn || now.grant() < needs || fetches {
                 M::violation(format_args!(
                     "stale translation: the call on {range} returns while CPU {cpu} still \
                      caches frame {} at {addr}; the PTE is {now:?}",

@@ -241,7 +241,8 @@ impl<M: Mmu> Mm<M> {
                 let size = HugeSize::ALL.into_iter().find(|size| size.level() == level);
                 if let Some(size) = size.filter(|_| value.is_present()) {
                     let within = addr.page(M::Paging::shift()) % (1 << size.order::<M::Paging>());
-                    return Pte::page(Pfn(value.pfn().0 + within), value.grant());
+                    let page = Pte::page(Pfn(value.pfn().0 + within), value.grant());
+                    return page.with_exec(value.is_exec());
                 }
                 break;
             }

@@ -139,10 +139,12 @@ impl<'m, M: Mmu> Zap<'m, M> {
         }
     }
 
-    /// Lowers what the entries of `range` grant to what `prot` allows.
+    /// Lowers what the entries of `range` grant to what `prot` allows. The right to fetch is given
+    /// as well as taken: nothing else hangs on it.
     pub(crate) fn protect(&mut self, range: VirtRange, prot: Prot) {
-        let allowed = prot.grant();
+        let (allowed, exec) = (prot.grant(), prot.exec());
         let keeps_moving = self.mm().system().lacks(NegativeControl::MoveKeepsGrant);
+        let flushes = !self.mm().system().lacks(NegativeControl::FetchWithoutFlush);
         let how = self.mm().exchange_under_lock();
         let mut at = range.start();
         while let Some((leaf, span)) = self.tables.next_table(&mut at, range) {
@@ -158,15 +160,26 @@ impl<'m, M: Mmu> Zap<'m, M> {
                 let lower = |pte: Pte<M::Paging>| {
                     if pte.moving().is_some() && !keeps_moving {
                         let grant = lowered(pte.grant_later());
-                        return (grant != pte.grant_later()).then(|| pte.granting_later(grant));
+                        let new = pte.granting_later(grant).with_exec(exec);
+                        return (new != pte).then_some(new);
+                    }
+                    if !pte.is_mapped() {
+                        return None;
                     }
                     let grant = lowered(pte.grant());
-                    (pte.is_mapped() && grant != pte.grant()).then(|| pte.with_grant(grant))
+                    let lower = if grant == pte.grant() {
+                        pte
+                    } else {
+                        pte.with_grant(grant)
+                    };
+                    let new = lower.with_exec(exec);
+                    (new != pte).then_some(new)
                 };
-                if entry
-                    .update(how, lower)
-                    .is_ok_and(|old| old.grant() > allowed)
-                {
+                let takes = |old: Pte<M::Paging>| {
+                    let fetches = old.is_present() && old.is_exec() && !exec;
+                    old.grant() > allowed || fetches && flushes
+                };
+                if entry.update(how, lower).is_ok_and(takes) {
                     self.gather.touch(page);
                 }
             }

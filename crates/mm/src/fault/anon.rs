@@ -78,7 +78,7 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(never)]
     fn read_nothing(&self, stable: &Stable<'_, M>, leaf: Leaf<'_, M>) -> Result<Kind, Stop> {
         let zero = self.mm.system().zero_page;
-        let pte = Pte::page(zero, Grant::Read).zero_page();
+        let pte = stable.entry_for(zero, Grant::Read).zero_page();
         Ok(match stable.open(leaf)?.install(pte) {
             Ok(()) => Kind::AnonRead,
             Err(Lost) => self.lost(Event::CasAnonRead),
@@ -90,7 +90,7 @@ impl<M: Mmu> Fault<'_, M> {
     fn write_nothing(&self, stable: &Stable<'_, M>, leaf: Leaf<'_, M>) -> Result<Kind, Stop> {
         let pfn = self.fresh_frame(stable)?;
         let slot = self.open_with(stable, leaf, pfn)?;
-        let pte = Pte::page(pfn, Grant::Write).dirty();
+        let pte = stable.entry_for(pfn, Grant::Write).dirty();
         match slot.install(pte) {
             Ok(()) => {
                 M::note(format_args!("fault {} installs frame {pfn}", self.addr));
@@ -118,7 +118,7 @@ impl<M: Mmu> Fault<'_, M> {
         let slot = stable
             .open_locked(leaf)
             .inspect_err(|_| self.undo_frame(pfn))?;
-        let pte = self.watched_as(found, Pte::page(pfn, grant).dirty());
+        let pte = self.watched_as(found, stable.entry_for(pfn, grant).dirty());
         match slot.replace(found, pte, self.page()) {
             Ok(()) => {
                 self.finish_slot(slot, pfn);
@@ -232,7 +232,7 @@ impl<M: Mmu> Fault<'_, M> {
         let slot = stable
             .open_locked(leaf)
             .inspect_err(|_| self.undo_frame(pfn))?;
-        let pte = self.watched_as(found, Pte::page(pfn, grant).dirty());
+        let pte = self.watched_as(found, stable.entry_for(pfn, grant).dirty());
         if slot.replace(found, pte, self.page()).is_err() {
             drop(slot);
             self.undo_frame(pfn);

@@ -242,7 +242,12 @@ impl<M: Mmu> Fault<'_, M> {
             return false;
         }
         page.frame().maps.add(1, Ordering::Relaxed);
-        let pte = self.pte_around(stable, cache, Pte::page(page.pfn(), Grant::Read), addr);
+        let pte = self.pte_around(
+            stable,
+            cache,
+            stable.entry_for(page.pfn(), Grant::Read),
+            addr,
+        );
         let put_in = match sys.config.protocol {
             // Faults exchange without the lock.
             Protocol::CompareExchange => {

@@ -70,7 +70,7 @@ impl<M: Mmu> Fault<'_, M> {
             Access::Write if found.is_none() && shared => {
                 let page = self.locked_page(stable, cache)?;
                 page.frame().set_dirty();
-                let pte = Pte::page(page.pfn(), Grant::Write).dirty();
+                let pte = stable.entry_for(page.pfn(), Grant::Write).dirty();
                 self.map_page(stable, leaf, page, pte, Kind::FileWrite)
             }
             Access::Write if found.is_none() => self.map_copy(stable, leaf, cache, Grant::Write),
@@ -97,7 +97,7 @@ impl<M: Mmu> Fault<'_, M> {
             true => Grant::Write,
             false => Grant::Read,
         };
-        let pte = Pte::page(page.pfn(), grant);
+        let pte = stable.entry_for(page.pfn(), grant);
         self.map_page(stable, leaf, page, pte, Kind::FileRead)
     }
 
@@ -191,7 +191,7 @@ impl<M: Mmu> Fault<'_, M> {
         self.flush_before_install(copy);
         // Locked until the copy is mapped: truncation removes copies of its pages, too.
         let slot = self.open_with(stable, leaf, copy)?;
-        match slot.install(Pte::page(copy, grant).dirty()) {
+        match slot.install(stable.entry_for(copy, grant).dirty()) {
             Ok(()) => {
                 M::note(format_args!("fault {} maps copy {copy}", self.addr));
                 self.finish_slot(slot, copy);
@@ -270,7 +270,7 @@ impl<M: Mmu> Fault<'_, M> {
         match owns {
             false if found.is_none() => {
                 let page = self.locked_page(stable, cache)?;
-                let pte = Pte::page(page.pfn(), grant);
+                let pte = stable.entry_for(page.pfn(), grant);
                 self.map_page(stable, leaf, page, pte, Kind::FileRead)
             }
             true if found.is_none() => {

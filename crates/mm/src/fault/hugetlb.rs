@@ -233,7 +233,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
         let grant = grant.min(self.stable.view.prot.grant());
         let maps = &page.frame().maps;
         maps.add(1, Ordering::Relaxed);
-        let pte = with_bits(Pte::page(page.pfn(), grant), self.fault.access);
+        let pte = with_bits(self.stable.entry_for(page.pfn(), grant), self.fault.access);
         if !self.install(pte) {
             maps.sub(1, Ordering::Relaxed);
             return Ok(Kind::Spurious);
@@ -300,7 +300,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
     fn install_own(&self, (pfn, change): Own<'_, M>) -> Kind {
         let sys = self.fault.mm.system();
         let grant = self.stable.view.prot.grant();
-        let pte = with_bits(Pte::page(pfn, grant), self.fault.access);
+        let pte = with_bits(self.stable.entry_for(pfn, grant), self.fault.access);
         if !self.install(pte) {
             self.undo(pfn);
             return Kind::Spurious;
@@ -360,7 +360,7 @@ impl<M: Mmu> HugeFault<'_, '_, '_, M> {
             };
         };
         self.copy(new, found.pfn());
-        let pte = with_bits(Pte::page(new, grant), self.fault.access);
+        let pte = with_bits(self.stable.entry_for(new, grant), self.fault.access);
         let mut zap = Zap::begin(self.stable.tables(), self.page);
         let replaced = {
             let _held = sys.huge_lock(self.leaf.table).lock();

@@ -118,7 +118,8 @@ impl<M: Mmu> Fault<'_, M> {
         let grant = stable.view.prot.grant().min(most);
         let stored = self.access == Access::Write && grant == Grant::Write;
         let access = if stored { Access::Write } else { Access::Read };
-        with_bits(found.with_grant(grant), access)
+        let exec = stable.view.prot.exec();
+        with_bits(found.with_grant(grant).with_exec(exec), access)
     }
 
     /// Records that a CPU of `node` uses the page; returns the page, locked, if it should migrate

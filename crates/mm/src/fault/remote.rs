@@ -114,7 +114,7 @@ impl<M: Mmu> Fault<'_, M> {
         let guard = self.mm.mmap_lock.read();
         let stable = Stable::under(&guard, self.mm, self.addr)?;
         let allowed = stable.view.prot.has(match self.access {
-            Access::Read => Prot::READ,
+            Access::Read | Access::Execute => Prot::READ,
             Access::Write => Prot::WRITE,
         });
         // Pages of a shared mapping are never exclusive.
@@ -204,7 +204,7 @@ impl<M: Mmu> Fault<'_, M> {
             !found.is_zero_page() && frame.is_exclusive()
         };
         match self.access {
-            Access::Read => {
+            Access::Read | Access::Execute => {
                 let private = || exclusive() && !self.mm.system().is_of_file(found);
                 !self.wants_own(stable, held) || private()
             }
@@ -277,7 +277,7 @@ impl<M: Mmu> Fault<'_, M> {
         grant: Grant,
     ) -> Result<Kind, Stop> {
         let zero = self.mm.system().zero_page;
-        let pte = Pte::page(zero, grant).zero_page();
+        let pte = stable.entry_for(zero, grant).zero_page();
         Ok(match stable.open(leaf)?.install(pte) {
             Ok(()) => Kind::AnonRead,
             Err(Lost) => self.lost(Event::CasAnonRead),
@@ -293,7 +293,7 @@ impl<M: Mmu> Fault<'_, M> {
         self.prepare_own(stable)?;
         let pfn = self.fresh_frame(stable)?;
         let slot = self.open_with(stable, leaf, pfn)?;
-        match slot.install(Pte::page(pfn, grant).dirty()) {
+        match slot.install(stable.entry_for(pfn, grant).dirty()) {
             Ok(()) => {
                 self.finish_slot(slot, pfn);
                 Ok(Kind::AnonWrite)

@@ -77,7 +77,7 @@ impl<M: Mmu> Fault<'_, M> {
             !of_file && frame.is_exclusive()
         };
         match self.access {
-            Access::Read => !self.wants_own(stable, held) || own(),
+            Access::Read | Access::Execute => !self.wants_own(stable, held) || own(),
             Access::Write if found.grant() == Grant::Write => true,
             // Where stores are allowed the entry has to say so.
             Access::Write => !stable.view.prot.has(Prot::WRITE) && own(),

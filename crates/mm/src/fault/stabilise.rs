@@ -18,8 +18,8 @@ use crate::mm::Mm;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::space::vma_lock::LockedVma;
-use minflt_addr::VirtAddr;
-use minflt_pgtable::{Access, Leaf, Mmu};
+use minflt_addr::{Pfn, VirtAddr};
+use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte};
 use minflt_sync::order::MmapLock;
 use minflt_sync::{Ordering, ReadGuard, Refused, Seq};
 
@@ -173,6 +173,13 @@ impl<'h, M: Mmu> Stable<'h, M> {
         }
         self.hold().check()?;
         Err(Stop::Signal(Signal::AccErr))
+    }
+
+    /// An entry of the mapping for frame `pfn`: instructions are fetched from it if the mapping
+    /// says so.
+    #[inline(always)]
+    pub(super) fn entry_for(&self, pfn: Pfn, grant: Grant) -> Pte<M::Paging> {
+        Pte::page(pfn, grant).with_exec(self.view.prot.exec())
     }
 
     /// What may be done before the slot is open.

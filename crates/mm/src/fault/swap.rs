@@ -160,7 +160,7 @@ impl<M: Mmu> Fault<'_, M> {
             Grant::Write if !stores || watched => Grant::Read,
             grant => grant,
         };
-        let pte = Pte::page(pfn, grant).dirty();
+        let pte = stable.entry_for(pfn, grant).dirty();
         let pte = if watched { pte.uffd_wp() } else { pte };
         match slot.decide(found, pte) {
             Ok(()) => {

@@ -147,7 +147,9 @@ impl<M: Mmu> Fault<'_, M> {
     fn fill_zeros(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
         let leaf = self.leaf(stable)?;
         let grant = stable.view.prot.grant().min(Grant::Read);
-        let pte = Pte::page(self.mm.system().zero_page, grant).zero_page();
+        let pte = stable
+            .entry_for(self.mm.system().zero_page, grant)
+            .zero_page();
         Ok(match stable.open(leaf)?.install(pte) {
             Ok(()) => Kind::AnonRead,
             Err(Lost) => self.lost(Event::CasAnonRead),
@@ -177,8 +179,11 @@ impl<M: Mmu> Fault<'_, M> {
         let slot = self.open_with(stable, leaf, pfn)?;
         let grant = stable.view.prot.grant();
         let pte = match protect {
-            WriteProtected::No => Pte::page(pfn, grant).dirty(),
-            WriteProtected::Yes => Pte::page(pfn, grant.min(Grant::Read)).dirty().uffd_wp(),
+            WriteProtected::No => stable.entry_for(pfn, grant).dirty(),
+            WriteProtected::Yes => stable
+                .entry_for(pfn, grant.min(Grant::Read))
+                .dirty()
+                .uffd_wp(),
         };
         match slot.install(pte) {
             Ok(()) => {

@@ -28,12 +28,12 @@ const fn upper(bits: u32) -> Level {
     }
 }
 
-/// A page of user mode: not global, inner shareable, never executed (nothing is yet).
+/// A page of user mode: not global, inner shareable, never executed by the kernel.
 const fn leaves(bits: u32) -> Level {
     Level {
         bits,
         none: 0,
-        fixed: 1 << 1 | 1 << 6 | 3 << 8 | 1 << 11 | 1 << 53 | 1 << 54,
+        fixed: 1 << 1 | 1 << 6 | 3 << 8 | 1 << 11 | 1 << 53,
     }
 }
 
@@ -48,6 +48,8 @@ const fn bits(page_shift: u32) -> Bits {
         uffd_wp: 1 << 57,
         invalid: 0,
         read_only: 1 << 7,
+        exec: 0,
+        no_exec: 1 << 54,
         pfn_mask: (1 << 48) - (1 << page_shift),
         pfn_shift: page_shift,
     }

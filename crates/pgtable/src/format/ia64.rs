@@ -15,10 +15,11 @@ const fn upper() -> Level {
 /// dirty bits set by a low-level handler.
 ///
 /// Leaf entries are the translation format of Itanium (Intel Itanium Architecture Software
-/// Developer's Manual, volume 2, "Translation Insertion Format"): bit 0 present, 5 accessed,
-/// 6 dirty, 7..8 privilege level (3 is user mode), 9..11 access rights (0 read, 2 read and write),
-/// 12..49 frame address; software has 53 and up, and all but bit 0 where that is clear. Hardware
-/// checks the accessed and dirty bits and traps to vectors of their own where one is missing.
+/// Developer's Manual, volume 2, "Translation Insertion Format"): bit 0 present, 5 accessed, 6
+/// dirty, 7..8 privilege level (3 is user mode), 9..11 access rights (0 read, 2 read and write,
+/// one more to execute), 12..49 frame address; software has 53 and up, and all but bit 0 where
+/// that is clear. Hardware checks the accessed and dirty bits and traps to vectors of their own
+/// where one is missing.
 ///
 /// Not modelled: the eight regions. Linux spent the top three bits of the root's index on them;
 /// here the root covers one stretch of addresses, and user space has its lower half.
@@ -55,6 +56,8 @@ impl Facts for Altix16K {
         uffd_wp: 1 << 55,
         invalid: 0,
         read_only: 0,
+        exec: 1 << 9,
+        no_exec: 0,
         pfn_mask: 0x0003_ffff_ffff_c000,
         pfn_shift: 14,
     };

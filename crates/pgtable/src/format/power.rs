@@ -55,6 +55,8 @@ impl Facts for PowerRadix {
         uffd_wp: 0x200,
         invalid: 0,
         read_only: 0,
+        exec: 0x1,
+        no_exec: 0,
         pfn_mask: 0x01ff_ffff_ffff_0000,
         pfn_shift: 16,
     };

@@ -33,6 +33,8 @@ const BITS: Bits = Bits {
     uffd_wp: 1 << 9,
     invalid: 0,
     read_only: 0,
+    exec: 1 << 3,
+    no_exec: 0,
     pfn_mask: 0x003f_ffff_ffff_fc00,
     pfn_shift: 10,
 };

@@ -63,6 +63,8 @@ impl Facts for S390x {
         uffd_wp: 0,
         invalid: INVALID,
         read_only: PROTECT,
+        exec: 0,
+        no_exec: 0x100,
         pfn_mask: 0xffff_ffff_ffff_f000,
         pfn_shift: 12,
     };

@@ -1,7 +1,8 @@
 //! x86 in its four forms: two, three, four and five levels.
 //!
 //! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3A, chapter "Facts":
-//! bit 0 present, 1 write, 2 user, 5 accessed, 6 dirty, the frame from bit 12 on. Bits 9 to 11 are
+//! bit 0 present, 1 write, 2 user, 5 accessed, 6 dirty, the frame from bit 12 on, and in entries of
+//! 64 bits 63 "execute disable". Bits 9 to 11 are
 //! ignored, and all but bit 0 where that is clear; bit 8 ("global") marks `PROT_NONE` there, as in
 //! Linux. An empty entry is 0. The walker sets accessed and dirty with locked cycles.
 //!
@@ -36,7 +37,10 @@ const fn leaves(bits: u32) -> Level {
     }
 }
 
-const fn bits(pfn_mask: u64) -> Bits {
+/// "Execute disable", in entries of 64 bits, with `EFER.NXE` set.
+const NO_EXECUTE: u64 = 1 << 63;
+
+const fn bits(pfn_mask: u64, no_exec: u64) -> Bits {
     Bits {
         present: PRESENT,
         write: WRITE,
@@ -47,6 +51,8 @@ const fn bits(pfn_mask: u64) -> Bits {
         uffd_wp: 1 << 10,
         invalid: 0,
         read_only: 0,
+        exec: 0,
+        no_exec,
         pfn_mask,
         pfn_shift: 12,
     }
@@ -89,7 +95,7 @@ impl Facts for X86_64 {
     const SHIFT: u32 = 12;
     const TREE: &'static [Level] = &[leaves(9), upper(9), upper(9), upper(9)];
     const USER_END: u64 = 1 << 47;
-    const BITS: Bits = bits(PFN_52);
+    const BITS: Bits = bits(PFN_52, NO_EXECUTE);
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = caps(CasAbility::Native);
     const HUGE: Option<Huge> = huge(2);
@@ -109,7 +115,7 @@ impl Facts for X86_64La57 {
     const SHIFT: u32 = 12;
     const TREE: &'static [Level] = &[leaves(9), upper(9), upper(9), upper(9), upper(9)];
     const USER_END: u64 = 1 << 56;
-    const BITS: Bits = bits(PFN_52);
+    const BITS: Bits = bits(PFN_52, NO_EXECUTE);
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = caps(CasAbility::Native);
     const HUGE: Option<Huge> = huge(2);
@@ -132,7 +138,7 @@ impl Facts for I386 {
     const SHIFT: u32 = 12;
     const TREE: &'static [Level] = &[leaves(10), upper(10)];
     const USER_END: u64 = USER_END_32;
-    const BITS: Bits = bits(0xffff_f000);
+    const BITS: Bits = bits(0xffff_f000, 0);
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = caps(CasAbility::ByCpu(Feature::Cmpxchg));
     const HUGE: Option<Huge> = huge(1);
@@ -162,7 +168,7 @@ impl Facts for I386Pae {
         },
     ];
     const USER_END: u64 = USER_END_32;
-    const BITS: Bits = bits(PFN_52);
+    const BITS: Bits = bits(PFN_52, NO_EXECUTE);
     const BYTES: ByteOrder = ByteOrder::Little;
     const CAPS: Caps = caps(CasAbility::ByCpu(Feature::Cmpxchg8b));
     const HUGE: Option<Huge> = huge(1);

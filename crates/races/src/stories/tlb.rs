@@ -83,4 +83,15 @@ const STORIES: &[Story] = &[
              review.",
         ],
     ),
+    story(
+        "P62",
+        StaleTranslation,
+        &["mprotect", "three fetches"],
+        [
+            "mprotect takes the right to fetch from a page's entry and leaves loads and stores. A \
+             CPU that has the old translation goes on executing the page after the call returned.",
+            "flush the TLBs for any right that is taken, as for a store's.",
+            "No kernel with this bug is recorded; the scene came with the right to execute.",
+        ],
+    ),
 ];

@@ -13,6 +13,8 @@ pub(crate) struct Seen {
     pub(crate) load: bool,
     /// A store of user mode goes through.
     pub(crate) store: bool,
+    /// An instruction fetch of user mode goes through.
+    pub(crate) fetch: bool,
     /// The frame's physical address.
     pub(crate) frame: u64,
 }
@@ -64,12 +66,13 @@ fn big(bytes: &[u8]) -> u64 {
         .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
-/// Intel SDM 3A: P 0, R/W 1, U/S 2, A 5, D 6.
+/// Intel SDM 3A: P 0, R/W 1, U/S 2, A 5, D 6; XD 63 of an entry of 64 bits.
 fn x86_leaf(entry: u64, last: u32) -> Seen {
     let load = bit(entry, 0) && bit(entry, 2) && bit(entry, 5);
     Seen {
         load,
         store: load && bit(entry, 1) && bit(entry, 6),
+        fetch: load && !bit(entry, 63),
         frame: field(entry, 12, last),
     }
 }
@@ -139,12 +142,14 @@ impl Manual for Altix16K {
         little(bytes)
     }
     fn leaf(entry: u64) -> Seen {
-        // p 0, a 5, d 6, pl 7-8 (3: all levels), ar 9-11 (0: read, 2: read and write), ppn 12-49.
+        // p 0, a 5, d 6, pl 7-8 (3: all levels), ar 9-11 (0: read, 2: read and write, one more:
+        // execute, too), ppn 12-49.
         let rights = bits(entry, 9, 11);
-        let load = bit(entry, 0) && bit(entry, 5) && bits(entry, 7, 8) == 3 && rights & !2 == 0;
+        let load = bit(entry, 0) && bit(entry, 5) && bits(entry, 7, 8) == 3 && rights & !3 == 0;
         Seen {
             load,
-            store: load && rights == 2 && bit(entry, 6),
+            store: load && rights & 2 == 2 && bit(entry, 6),
+            fetch: load && rights & 1 == 1,
             frame: field(entry, 12, 49),
         }
     }
@@ -162,7 +167,8 @@ impl Manual for S390x {
         big(bytes)
     }
     fn leaf(entry: u64) -> Seen {
-        // From the left: 52 must be zero, 53 invalid, 54 protection.
+        // From the left: 52 must be zero, 53 invalid, 54 protection, 55 instruction-execution
+        // protection.
         assert!(
             !bit(entry, 63 - 52),
             "a translation-specification exception"
@@ -171,6 +177,7 @@ impl Manual for S390x {
         Seen {
             load,
             store: load && !bit(entry, 63 - 54),
+            fetch: load && !bit(entry, 63 - 55),
             frame: field(entry, 12, 63),
         }
     }
@@ -204,12 +211,13 @@ impl Manual for PowerRadix {
     }
     fn leaf(entry: u64) -> Seen {
         // From the left: 0 valid, 1 leaf, 55 reference, 56 change, 60 privileged, 61 read,
-        // 62 write.
+        // 62 write, 63 execute.
         let leaf = bit(entry, 63) && bit(entry, 62);
         let load = leaf && bit(entry, 8) && !bit(entry, 3) && bit(entry, 2);
         Seen {
             load,
             store: load && bit(entry, 1) && bit(entry, 7),
+            fetch: load && bit(entry, 0),
             frame: field(entry, 12, 56),
         }
     }
@@ -231,11 +239,13 @@ macro_rules! arm {
                 little(bytes)
             }
             fn leaf(entry: u64) -> Seen {
-                // A page at level 3: bits 0-1; AP[1] 6: user mode; AF 10; AP[2] 7: read only.
+                // A page at level 3: bits 0-1; AP[1] 6: user mode; AF 10; AP[2] 7: read only;
+                // UXN 54: user mode never executes.
                 let load = bits(entry, 0, 1) == 3 && bit(entry, 6) && bit(entry, 10);
                 Seen {
                     load,
                     store: load && !bit(entry, 7),
+                    fetch: load && !bit(entry, 54),
                     frame: field(entry, $first, 47),
                 }
             }
@@ -266,7 +276,7 @@ macro_rules! riscv {
                 little(bytes)
             }
             fn leaf(entry: u64) -> Seen {
-                // V 0, R 1, W 2, U 4, A 6, D 7, and bits 54 to 63 are reserved or extensions'.
+                // V 0, R 1, W 2, X 3, U 4, A 6, D 7, and bits 54 to 63 are reserved or extensions'.
                 assert!(!bit(entry, 0) || bits(entry, 54, 63) == 0, "a reserved bit");
                 assert!(
                     !bit(entry, 0) || bits(entry, 1, 2) != 0b10,
@@ -276,6 +286,7 @@ macro_rules! riscv {
                 Seen {
                     load,
                     store: load && bit(entry, 2) && bit(entry, 7),
+                    fetch: load && bit(entry, 3),
                     frame: bits(entry, 10, 53) << 12,
                 }
             }

@@ -35,6 +35,7 @@ macro_rules! on_each {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Grant(Grant),
+    Exec(bool),
     Young,
     Old,
     Dirty,
@@ -49,11 +50,13 @@ fn grant() -> impl Strategy<Value = Grant> {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         grant().prop_map(Op::Grant),
+        any::<bool>().prop_map(Op::Exec),
         Just(Op::Young),
         Just(Op::Old),
         Just(Op::Dirty),
         Just(Op::Used(Access::Read)),
         Just(Op::Used(Access::Write)),
+        Just(Op::Used(Access::Execute)),
     ]
 }
 
@@ -65,6 +68,7 @@ struct Meaning {
     young: bool,
     dirty: bool,
     zero_page: bool,
+    exec: bool,
 }
 
 /// The last frame number that fits.
@@ -98,6 +102,10 @@ fn says<P: Manual>(pte: Pte<P>, meaning: Meaning) {
     assert_eq!(seen.load, load, "{id} {pte:?} {seen:?}");
     let store = load && meaning.grant == Grant::Write && meaning.dirty;
     assert_eq!(seen.store, store, "{id} {pte:?} {seen:?}");
+    let has_bit = P::bits().exec | P::bits().no_exec != 0;
+    let exec = meaning.exec || !has_bit;
+    assert_eq!(pte.is_exec(), exec, "{id} {pte:?}");
+    assert_eq!(seen.fetch, load && exec, "{id} {pte:?} {seen:?}");
     assert_eq!(seen.frame, meaning.pfn.0 << P::shift(), "{id}");
 }
 
@@ -108,6 +116,7 @@ fn means_what_it_was_told<P: Manual>(pfn: u64, grant: Grant, zero_page: bool, op
         young: true,
         dirty: false,
         zero_page,
+        exec: false,
     };
     let mut pte = Pte::<P>::page(meaning.pfn, grant);
     if zero_page {
@@ -121,6 +130,7 @@ fn means_what_it_was_told<P: Manual>(pfn: u64, grant: Grant, zero_page: bool, op
                 (pte, meaning.grant) = (pte.with_grant(*grant), *grant);
                 assert_eq!(pte.with_grant(*grant), pte, "{}", P::ID);
             }
+            Op::Exec(exec) => (pte, meaning.exec) = (pte.with_exec(*exec), *exec),
             Op::Young => (pte, meaning.young) = (pte.young(), true),
             Op::Old => (pte, meaning.young) = (pte.old(), false),
             Op::Dirty => (pte, meaning.dirty) = (pte.dirty(), true),
@@ -146,13 +156,14 @@ fn is_away<P: Manual>(pte: Pte<P>, says: NonPresent) {
     assert_eq!(Pte::from_word(pte.word()), pte, "{id}: through memory");
 }
 
-fn comes_back_as_it_went<P: Manual>(numbers: [u64; 2], grant: Grant, bits: [bool; 3], ops: &[Op]) {
+fn comes_back_as_it_went<P: Manual>(numbers: [u64; 2], grant: Grant, bits: [bool; 4], ops: &[Op]) {
     let [from, to] = numbers.map(|number| Pfn(number & last_pfn::<P>()));
     let mut old = Pte::<P>::page(from, grant);
-    let [young, dirty, marked] = bits;
+    let [young, dirty, marked, exec] = bits;
     old = if young { old } else { old.old() };
     old = if dirty { old.dirty() } else { old };
     old = if marked { old.uffd_wp() } else { old };
+    old = old.with_exec(exec);
     let mut away = old.migration();
     is_away(away, NonPresent::Migration(from));
     assert_eq!(away.grant_later(), grant, "{}", P::ID);
@@ -176,6 +187,7 @@ fn comes_back_as_it_went<P: Manual>(numbers: [u64; 2], grant: Grant, bits: [bool
             young,
             dirty,
             zero_page: false,
+            exec,
         },
     );
     let slot = numbers[1] % Pte::<P>::slots();
@@ -236,7 +248,7 @@ proptest! {
     fn a_page_that_is_away_is_nothing_to_the_hardware_and_comes_back_as_it_went(
         numbers in any::<[u64; 2]>(),
         grant in grant(),
-        bits in any::<[bool; 3]>(),
+        bits in any::<[bool; 4]>(),
         ops in proptest::collection::vec(op(), 0..4),
     ) {
         on_each!(comes_back_as_it_went(numbers, grant, bits, &ops));

@@ -71,6 +71,8 @@ negative_controls! {
     ExclusiveBeforeLock = "exclusive-before-lock",
     /// fork shares pages without write-protecting them in the parent.
     ForkLeavesWritable = "fork-leaves-writable",
+    /// mprotect takes the right to fetch from page tables, and lets CPUs keep translations with it.
+    FetchWithoutFlush = "fetch-without-flush",
     /// fork checks which page tables are in use without having held their locks.
     ForkLooksUnlocked = "fork-looks-unlocked",
     /// munmap leaves the `anon_vma_chain` links of its mappings behind.

@@ -65,7 +65,8 @@ impl<M: Mmu> Zap<'_, M> {
                 let _held = sys.huge_lock(leaf.table).lock();
                 let found = leaf.entry.load();
                 if found.is_mapped() && found.pfn() == pinned.pfn() {
-                    copy.store(Pte::page(new, found.grant()).dirty().huge());
+                    let page = Pte::page(new, found.grant()).with_exec(found.is_exec());
+                    copy.store(page.dirty().huge());
                 } else {
                     sys.huge_frame(new).maps.store(0, Ordering::Relaxed);
                     sys.frames.put(new);

@@ -188,7 +188,7 @@ impl<M: Mmu> Zap<'_, M> {
         let Some(cache) = view.cache::<M>() else {
             return;
         };
-        let allowed = view.prot.grant();
+        let (allowed, exec) = (view.prot.grant(), view.prot.exec());
         let _alone = NoFaults::lock(cache, vma.huge_lock());
         let _tree = cache.i_mmap.write();
         self.each_huge(view.huge_size(), part, |zap, entry, page| {
@@ -197,13 +197,19 @@ impl<M: Mmu> Zap<'_, M> {
                     Grant::Nothing => Grant::Nothing,
                     Grant::Read | Grant::Write => pte.grant().min(allowed).max(Grant::Read),
                 };
-                (pte.is_mapped() && grant != pte.grant()).then(|| pte.with_grant(grant))
+                let lower = if grant == pte.grant() {
+                    pte
+                } else {
+                    pte.with_grant(grant)
+                };
+                let new = lower.with_exec(exec);
+                (pte.is_mapped() && new != pte).then_some(new)
+            };
+            let takes = |old: Pte<M::Paging>| {
+                old.grant() > allowed || old.is_present() && old.is_exec() && !exec
             };
             let how = zap.mm().exchange_of_huge();
-            if entry
-                .update(how, lower)
-                .is_ok_and(|old| old.grant() > allowed)
-            {
+            if entry.update(how, lower).is_ok_and(takes) {
                 zap.gather.touch(page);
             }
         });

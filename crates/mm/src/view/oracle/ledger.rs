@@ -4,7 +4,7 @@ use super::chains::{ChainsSeen, LastLinked};
 use super::huge::{HugeObjects, sharers_add_up};
 use super::slots::Named;
 use super::unbalanced::{Ledger, Unbalanced};
-use crate::base::attrs::{VmaFlags, VmaView};
+use crate::base::attrs::{Prot, VmaFlags, VmaView};
 use crate::base::check::Check;
 use crate::memory::commit::Pages;
 use crate::memory::frame::{Entries, Frame, PIN, Use};
@@ -428,7 +428,8 @@ impl<M: Mmu> Mm<M> {
         walked: &mut Walked,
     ) -> Result<(), Unbalanced> {
         let vma = self.mapping_of(at)?;
-        if value.grant() > vma.peek().prot.grant() {
+        let prot = vma.peek().prot;
+        if value.grant() > prot.grant() || is_other_exec(value, prot) {
             return Err(Unbalanced::TooMuch(at));
         }
         if value.is_zero_page() && value.pfn() == self.system().zero_page {
@@ -456,6 +457,12 @@ impl<M: Mmu> Mm<M> {
         }
         Ok(())
     }
+}
+
+/// Whether an entry and its mapping say different things of instruction fetches. Where no bit says
+/// it, an entry is as its mapping wants it.
+fn is_other_exec<P: Paging>(value: Pte<P>, prot: Prot) -> bool {
+    value.is_present() && value.is_exec() != prot.exec() && value.with_exec(prot.exec()) != value
 }
 
 /// Whether an entry names the page that the mapping has there.
