@@ -1,17 +1,18 @@
-//! The frames of RAM before there is an allocator: taken in order, never given back.
+//! The frames of RAM before there is an allocator: the boot CPU takes them in order, and never
+//! gives one back.
 
 use core::mem;
 use core::ops::Range;
 
 use crate::arch::boot;
 use crate::arch::paging::{self, PAGE, Table};
-use crate::one_cpu::OneCpu;
+use crate::boot_cpu::BootCpu;
 
 /// The first tables map this much; what is taken before they are replaced must lie below.
 const FIRST_MAPPED: u64 = 1 << 30;
 
 /// The frames not yet taken, of the range of RAM that holds the image.
-static REST: OneCpu<Range<u64>> = OneCpu::new(0..0);
+static REST: BootCpu<Range<u64>> = BootCpu::new(0..0);
 
 /// Finds the RAM behind the image.
 pub(crate) fn init(ram: &[Range<u64>]) {

@@ -1,7 +1,7 @@
 //! The machine that `minflt-mm` runs on here: the real one.
 //!
-//! One CPU, and interrupts are always off: whatever waits for another CPU would wait for ever, and
-//! is reported instead. What a second CPU needs is marked by [`CPUS`].
+//! One CPU: whatever waits for another one would wait for ever, and is reported instead. What a
+//! second CPU needs is marked by [`CPUS`].
 
 #![expect(
     clippy::disallowed_types,
@@ -20,7 +20,7 @@ use x86_64::instructions::{interrupts, tlb};
 use crate::arch::clock;
 use crate::arch::exit::{Verdict, exit};
 use crate::arch::paging::{self, PAGE};
-use crate::arch::serial::say;
+use crate::arch::serial::last_words;
 use crate::task;
 
 /// CPUs that run.
@@ -128,9 +128,9 @@ unsafe impl Machine for Kernel {
 
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
         while W::load(p, Ordering::Relaxed).wide() & mask.wide() != eq.wide() {
-            if CPUS == 1 && !interrupts::are_enabled() {
+            if CPUS == 1 {
                 Self::violation(format_args!(
-                    "the only CPU waits, with interrupts off, for a word that nobody will change"
+                    "the only CPU waits for a word that nobody will change"
                 ));
             }
             pause();
@@ -171,7 +171,7 @@ unsafe impl Machine for Kernel {
     fn irq_restore(irq: Irq) {
         let off = &task::current().cx.irq_off;
         match off.get().checked_sub(1) {
-            // Programs and the kernel run with interrupts off, so the outermost may restore "off".
+            // A handler runs with interrupts off, so what is outermost there restores "off".
             Some(left) if left == 0 || !irq.were_on => off.set(left),
             _ => Self::violation(format_args!("interrupts were enabled out of nesting order")),
         }
@@ -187,7 +187,7 @@ unsafe impl Machine for Kernel {
     }
 
     fn violation(text: fmt::Arguments<'_>) -> ! {
-        say!("minflt: VIOLATION: {text}");
+        last_words(format_args!("minflt: VIOLATION: {text}"));
         exit(Verdict::Failure)
     }
 }
@@ -268,11 +268,12 @@ pub(crate) fn invalidate(addr: VirtAddr) {
     tlb::flush(x86_64::VirtAddr::new(addr.0));
 }
 
+/// Tells the CPU that it spins.
 #[inline(always)]
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the wait that others are to use"
 )]
-fn pause() {
+pub(crate) fn pause() {
     core::hint::spin_loop();
 }

@@ -4,15 +4,16 @@
 #![no_main]
 
 mod arch;
+mod boot_cpu;
 mod calls;
 mod fault;
 mod frames;
 mod linux;
 mod loader;
 mod machine;
-mod one_cpu;
 mod options;
 mod process;
+mod shared;
 mod smoke;
 mod space;
 mod stack;
@@ -23,10 +24,11 @@ use core::panic::PanicInfo;
 use minflt_mm::{Era, Running, System};
 use minflt_pgtable::{Facts, X86_64};
 use minflt_sync::{Instance, Machine};
+use x86_64::instructions::interrupts;
 
 use arch::exit::{Verdict, exit};
 use arch::pvh::BootInfo;
-use arch::serial::{Serial, say};
+use arch::serial::{Serial, last_words, say};
 use arch::{clock, kernel_map};
 use machine::{CPUS, Kernel, Pc};
 use options::Options;
@@ -50,6 +52,7 @@ extern "C" fn kmain(start_info: u64) -> ! {
     frames::init(boot.ram());
     kernel_map::init(boot.ram());
     task::init();
+    interrupts::enable();
     let sys = start_system(options.era);
     sys.set_overcommit(options.overcommit);
     print_machine(&sys, options.era);
@@ -103,6 +106,6 @@ fn print_machine(sys: &System<Kernel>, era: &Era) {
 
 #[panic_handler]
 fn on_panic(info: &PanicInfo<'_>) -> ! {
-    say!("minflt: {info}");
+    last_words(format_args!("minflt: {info}"));
     exit(Verdict::Panic)
 }

@@ -123,6 +123,7 @@ fn live(space: &Space<'_>, context: &mut UserContext, ageing: Ageing, young: &mu
                 );
                 return Ending::Exception(vector);
             }
+            Trap::Interrupt => {}
         }
     }
 }

@@ -13,13 +13,13 @@ use crate::arch::gdt;
 use crate::arch::paging::{self, PAGE};
 use crate::frames;
 use crate::machine::Kernel;
-use crate::one_cpu::OneCpu;
+use crate::shared::Once;
 use crate::space::Space;
 
 /// Tasks that the kernel has.
 const TASKS: u32 = 1;
 
-static ALL: OneCpu<&'static [Task]> = OneCpu::new(&[]);
+static ALL: Once<&'static [Task]> = Once::new();
 
 /// One task.
 ///
@@ -59,7 +59,7 @@ pub(crate) fn init() {
     }
     // SAFETY: (1) all were written above, and the frame is never given back.
     let tasks: &'static [Task] = unsafe { slice::from_raw_parts(base, TASKS as usize) };
-    ALL.with(|all| *all = tasks);
+    ALL.set(tasks);
     gdt::set_task(&tasks[0]);
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn current() -> &'static Task {
 
 /// The task called `id`, or `None` where there never was one.
 pub(crate) fn find(id: TaskId) -> Option<&'static Task> {
-    ALL.with(|all| all.get((id.0 as usize).wrapping_sub(1)))
+    ALL.get()?.get((id.0 as usize).wrapping_sub(1))
 }
 
 impl Task {

@@ -7,10 +7,10 @@ use super::paging::{
     self, LARGE, LARGE_LEAF, LARGE_PAGE, LEAF, NO_EXECUTE, PAGE, PRESENT, Table, WRITABLE,
 };
 use crate::frames;
-use crate::one_cpu::OneCpu;
+use crate::shared::Once;
 
 /// The root whose lower half is empty.
-static ROOT: OneCpu<Option<Table>> = OneCpu::new(None);
+static ROOT: Once<Table> = Once::new();
 
 /// Builds the kernel's half for the RAM there is, and leaves the boot tables for it.
 ///
@@ -25,13 +25,13 @@ pub(crate) fn init(ram: &[Range<u64>]) {
     map_image(root, boot::data(), NO_EXECUTE | WRITABLE);
     // SAFETY: (1) the root maps the direct map and the image, and the lower half is empty.
     unsafe { root.activate() };
-    ROOT.with(|slot| *slot = Some(root));
+    ROOT.set(root);
 }
 
 /// The root whose lower half is empty.
 pub(crate) fn root() -> Table {
-    match ROOT.with(|slot| *slot) {
-        Some(root) => root,
+    match ROOT.get() {
+        Some(root) => *root,
         None => panic!("the kernel's map is not built yet"),
     }
 }

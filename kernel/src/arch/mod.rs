@@ -5,6 +5,7 @@ pub(crate) mod clock;
 pub(crate) mod exit;
 pub(crate) mod gdt;
 mod idt;
+mod interrupt;
 pub(crate) mod kernel_map;
 pub(crate) mod paging;
 pub(crate) mod pvh;
@@ -13,9 +14,11 @@ mod syscall;
 pub(crate) mod trap;
 pub(crate) mod uaccess;
 
-/// Sets up everything of the running CPU that does not depend on the memory map.
+/// Sets up everything of the boot CPU that does not depend on the memory map.
 pub(crate) fn init() {
     gdt::load();
+    idt::init();
     idt::load();
     syscall::enable();
+    interrupt::mask_old_controllers();
 }
