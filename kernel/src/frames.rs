@@ -39,15 +39,21 @@ pub(crate) fn take_all(align: u64) -> Range<u64> {
 
 /// Takes a zeroed frame, or `None` when there are no more.
 pub(crate) fn take() -> Option<u64> {
+    take_run(1)
+}
+
+/// Takes `count` zeroed frames one behind the other, or `None` when there are not so many.
+pub(crate) fn take_run(count: u64) -> Option<u64> {
     let phys = REST.with(|rest| {
         let phys = rest.start;
-        (phys < rest.end).then(|| {
-            rest.start += PAGE;
+        let end = phys + count * PAGE;
+        (end <= rest.end).then(|| {
+            rest.start = end;
             phys
         })
     })?;
-    // SAFETY: (1) the frame is RAM in the direct map and was never given to anyone.
-    unsafe { paging::direct(phys).write_bytes(0, PAGE as usize) };
+    // SAFETY: (1) the frames are RAM in the direct map and were never given to anyone.
+    unsafe { paging::direct(phys).write_bytes(0, (count * PAGE) as usize) };
     Some(phys)
 }
 

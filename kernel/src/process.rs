@@ -86,7 +86,8 @@ pub(crate) fn run(sys: &System<Kernel>, image: &[u8], args: &[&str], ageing: Age
 
 /// Runs `work` as the thread of `mm`, which is no longer active afterwards.
 fn in_space<R>(mm: &Mm<Kernel>, work: impl FnOnce(&Space<'_>) -> R) -> R {
-    let space = Space::new(mm);
+    let thread = mm.thread();
+    let space = Space::new(&thread);
     space.enter(|| work(&space))
 }
 

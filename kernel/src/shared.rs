@@ -15,6 +15,9 @@ use core::mem::MaybeUninit;
 use minflt_sync::Ordering;
 use minflt_sync::prim::AtomicU32;
 
+/// A word of a static.
+pub(crate) type StaticWord = AtomicU32;
+
 /// The states of a [`Once`].
 const EMPTY: u32 = 0;
 const BEING_SET: u32 = 1;

@@ -21,6 +21,8 @@ pub(crate) const PRESENT: u64 = 1 << 0;
 pub(crate) const WRITABLE: u64 = 1 << 1;
 /// Entry bit: ring 3 may use it.
 pub(crate) const USER: u64 = 1 << 2;
+/// Entry bits: accesses go to the device, past the caches.
+pub(crate) const UNCACHED: u64 = 1 << 3 | 1 << 4;
 /// Entry bit of an upper level: the entry maps a large page.
 pub(crate) const LARGE: u64 = 1 << 7;
 /// Entry bit: instructions are not fetched from it.
@@ -62,6 +64,11 @@ impl Table {
     pub(crate) const unsafe fn new(phys: u64) -> Self {
         // INVARIANT: the caller's promises.
         Self(phys)
+    }
+
+    /// Its physical address.
+    pub(crate) const fn phys(self) -> u64 {
+        self.0
     }
 
     /// The entry at `index`.

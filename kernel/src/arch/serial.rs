@@ -76,8 +76,19 @@ macro_rules! say {
 }
 pub(crate) use say;
 
+/// Prints the beginning of a line.
+macro_rules! say_on {
+    ($($arg:tt)*) => { $crate::arch::serial::text(format_args!($($arg)*)) };
+}
+pub(crate) use say_on;
+
 /// Prints a line; use [`say!`].
 pub(crate) fn line(text: fmt::Arguments<'_>) {
+    exclusively(|| print(format_args!("{text}\n")));
+}
+
+/// Prints what is no whole line; use [`say_on!`].
+pub(crate) fn text(text: fmt::Arguments<'_>) {
     exclusively(|| print(text));
 }
 
@@ -91,12 +102,12 @@ pub(crate) fn last_words(text: fmt::Arguments<'_>) {
         }
         machine::pause();
     }
-    print(text);
+    print(format_args!("{text}\n"));
 }
 
 fn print(text: fmt::Arguments<'_>) {
     // The port takes every byte.
-    let _ = fmt::write(&mut Serial, format_args!("{text}\n"));
+    let _ = fmt::write(&mut Serial, text);
 }
 
 /// Calls `work` while no other CPU uses the port. Interrupts are off meanwhile: a handler may have

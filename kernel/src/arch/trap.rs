@@ -188,7 +188,7 @@ impl UserContext {
     }
 }
 
-/// A trap in the kernel: an interrupt, or a page fault of the copy to or from a program. No other
+/// A trap in the kernel: an interrupt, or a page fault of an access to a program. No other
 /// is allowed.
 ///
 /// A non-maskable interrupt, a double fault and a machine check come here from anywhere, and end
@@ -200,22 +200,23 @@ extern "C" fn kernel_trap(frame: &mut Frame) {
         return;
     }
     let addr = Cr2::read_raw();
-    let copying = frame.vector == PAGE_FAULT && frame.rip == uaccess::access_address();
-    if !copying || addr >= USER_END {
+    let give_up = uaccess::give_up_address(frame.rip)
+        .filter(|_| frame.vector == PAGE_FAULT && addr < USER_END);
+    let Some(give_up) = give_up else {
         panic!("trap in the kernel, cr2 {addr:#x}: {frame:#x?}");
-    }
+    };
     let Some(space) = task::current().space() else {
-        panic!("a copy from or to a program, and there is none: {addr:#x}");
+        panic!("an access to a program, and there is none: {addr:#x}");
     };
     let access = Access::from_error_code(frame.error);
-    // A fault may sleep, and wait for other CPUs. Whoever copies has interrupts on.
+    // A fault may sleep, and wait for other CPUs. Whoever accesses a program has interrupts on.
     if frame.rflags & INTERRUPTS_ON == 0 {
-        panic!("a copy from or to a program with interrupts off: {frame:#x?}");
+        panic!("an access to a program with interrupts off: {frame:#x?}");
     }
     interrupts::enable();
     let resolved = space.fault(addr, access);
     interrupts::disable();
     if resolved.is_err() {
-        frame.rip = uaccess::give_up_address();
+        frame.rip = give_up;
     }
 }
