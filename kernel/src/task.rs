@@ -22,12 +22,15 @@ static ALL: Once<&'static [Task]> = Once::new();
 /// One task.
 ///
 /// # Invariants
-/// The `Cell`s, also those of `cx`, are touched by the task itself only.
+/// The `Cell`s, also those of `cx`, are touched by the task itself only, and by handlers of
+/// interrupts that run as it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Task {
     /// What `sync` remembers.
     pub(crate) cx: Cx,
+    /// The number of its CPU. Immutable after `init`.
+    cpu: u32,
     /// 1 while a wake token is left.
     token: Atomic<u32, Kernel>,
     /// 1 while it sleeps.
@@ -59,6 +62,7 @@ pub(crate) fn init(cpus: u32) {
     for index in 0..cpus {
         let task = Task {
             cx: Cx::new(TaskId(index + 1), index),
+            cpu: index,
             token: Atomic::new(0),
             asleep: Atomic::new(0),
             up: Atomic::new(0),
@@ -109,13 +113,13 @@ pub(crate) fn find(id: TaskId) -> Option<&'static Task> {
 
 impl Task {
     /// Its number.
-    pub(crate) fn id(&self) -> TaskId {
-        TaskId(self.cpu() + 1)
+    pub(crate) const fn id(&self) -> TaskId {
+        TaskId(self.cpu + 1)
     }
 
     /// The number of its CPU.
-    pub(crate) fn cpu(&self) -> u32 {
-        self.cx.cpu.get()
+    pub(crate) const fn cpu(&self) -> u32 {
+        self.cpu
     }
 
     /// Whether its CPU runs.

@@ -128,7 +128,8 @@ impl Table {
     /// Takes over the kernel's half of another root.
     pub(crate) fn share_kernel_half(self, other: Self) {
         for index in KERNEL_HALF..ENTRIES {
-            // SAFETY: (1) the same mappings with the same rights, in a root not yet in use.
+            // SAFETY: (1) the kernel's mappings, which all roots have and which never change: what
+            // is stored is what is there already where another CPU uses the root.
             unsafe { self.set(index, other.entry(index)) };
         }
     }

@@ -103,6 +103,11 @@ pub(crate) fn start(boot: &BootInfo, counts_per_second: u64) -> u32 {
     apics.len as u32
 }
 
+/// Whether CPUs can interrupt each other, and themselves.
+pub(crate) fn can_interrupt() -> bool {
+    APICS.get().is_some()
+}
+
 /// Interrupts CPU `cpu`.
 pub(super) fn interrupt(cpu: u32, vector: u64) {
     match APICS.get() {

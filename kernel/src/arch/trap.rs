@@ -123,10 +123,22 @@ impl UserContext {
     /// Runs the program, in the address space that is active, until it stops. Interrupts are on
     /// before and after.
     pub(crate) fn run(&mut self) -> Trap {
+        self.enter(|| ())
+    }
+
+    /// The same with an interrupt on its way, which the CPU takes in ring 3: before the program's
+    /// next instruction, or soon after.
+    pub(crate) fn run_interrupted(&mut self) -> Trap {
+        self.enter(|| interrupt::send_call(task::current().cpu()))
+    }
+
+    /// Runs the program; `before` is called with interrupts off.
+    fn enter(&mut self, before: impl FnOnce()) -> Trap {
         let by_sysret = u64::from(self.can_sysret());
         let frame = &raw mut self.frame;
         // Between here and ring 3 GS and the stack do not belong together.
         interrupts::disable();
+        before();
         // SAFETY: (1) by the type invariant the CPU goes to ring 3, where it reaches only memory
         // marked for programs; (2) the frame outlives the call, which returns by the next trap.
         unsafe { enter_user(frame, by_sysret) };
