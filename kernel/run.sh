@@ -4,16 +4,24 @@
 #
 #   run.sh IMAGE [KERNEL COMMAND LINE...]
 #
-# QEMU, QEMU_ACCEL, MINFLT_RAM and MINFLT_TIMEOUT (seconds) in the environment override the
-# defaults. KVM is not needed: TCG is the default accelerator.
+# QEMU, QEMU_ACCEL, MINFLT_CPUS, MINFLT_RAM and MINFLT_TIMEOUT (seconds) in the environment override
+# the defaults. KVM is not needed: TCG is the default accelerator.
 set -u
 
 image=$1
 shift
 
+# A thread of the host for each CPU, so that they run at once.
+cpus=${MINFLT_CPUS:-1}
+accel=tcg
+if [ "$cpus" != 1 ]; then
+    accel=tcg,thread=multi
+fi
+accel=${QEMU_ACCEL:-$accel}
+
 timeout --foreground "${MINFLT_TIMEOUT:-120}" \
     "${QEMU:-qemu-system-x86_64}" \
-    -machine q35 -accel "${QEMU_ACCEL:-tcg}" -m "${MINFLT_RAM:-256M}" -smp 1 \
+    -machine q35 -accel "$accel" -m "${MINFLT_RAM:-256M}" -smp "$cpus" \
     -nodefaults -display none -serial stdio -no-reboot \
     -device isa-debug-exit,iobase=0xf4,iosize=0x04 \
     -kernel "$image" -append "$*" </dev/null

@@ -1,17 +1,18 @@
-//! The frames of RAM before there is an allocator: taken in order, never given back.
+//! The frames of RAM before there is an allocator: the boot CPU takes them in order, and never
+//! gives one back.
 
 use core::mem;
 use core::ops::Range;
 
 use crate::arch::boot;
 use crate::arch::paging::{self, PAGE, Table};
-use crate::one_cpu::OneCpu;
+use crate::boot_cpu::BootCpu;
 
 /// The first tables map this much; what is taken before they are replaced must lie below.
 const FIRST_MAPPED: u64 = 1 << 30;
 
 /// The frames not yet taken, of the range of RAM that holds the image.
-static REST: OneCpu<Range<u64>> = OneCpu::new(0..0);
+static REST: BootCpu<Range<u64>> = BootCpu::new(0..0);
 
 /// Finds the RAM behind the image.
 pub(crate) fn init(ram: &[Range<u64>]) {
@@ -38,15 +39,21 @@ pub(crate) fn take_all(align: u64) -> Range<u64> {
 
 /// Takes a zeroed frame, or `None` when there are no more.
 pub(crate) fn take() -> Option<u64> {
+    take_run(1)
+}
+
+/// Takes `count` zeroed frames one behind the other, or `None` when there are not so many.
+pub(crate) fn take_run(count: u64) -> Option<u64> {
     let phys = REST.with(|rest| {
         let phys = rest.start;
-        (phys < rest.end).then(|| {
-            rest.start += PAGE;
+        let end = phys + count * PAGE;
+        (end <= rest.end).then(|| {
+            rest.start = end;
             phys
         })
     })?;
-    // SAFETY: (1) the frame is RAM in the direct map and was never given to anyone.
-    unsafe { paging::direct(phys).write_bytes(0, PAGE as usize) };
+    // SAFETY: (1) the frames are RAM in the direct map and were never given to anyone.
+    unsafe { paging::direct(phys).write_bytes(0, (count * PAGE) as usize) };
     Some(phys)
 }
 

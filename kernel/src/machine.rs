@@ -1,7 +1,8 @@
 //! The machine that `minflt-mm` runs on here: the real one.
 //!
-//! One CPU, and interrupts are always off: whatever waits for another CPU would wait for ever, and
-//! is reported instead. What a second CPU needs is marked by [`CPUS`].
+//! Each CPU has one task, which keeps it. Interrupts come from other CPUs only. The hardware takes
+//! them wherever they are on, so waits have nothing to do for them. On one CPU, whatever waits for
+//! another one would wait for ever, and is reported instead.
 
 #![expect(
     clippy::disallowed_types,
@@ -13,18 +14,20 @@ use core::ops::Range;
 
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Facts, Mmu, SpaceId, Tlb, X86_64};
+use minflt_sync::lockdep::might_sleep;
 use minflt_sync::prim::AtomicU64;
 use minflt_sync::{CpuMask, Cx, Instance, IpiHandler, Irq, Machine, Ordering, Ram, TaskId, Word};
 use x86_64::instructions::{interrupts, tlb};
 
-use crate::arch::clock;
 use crate::arch::exit::{Verdict, exit};
 use crate::arch::paging::{self, PAGE};
-use crate::arch::serial::say;
+use crate::arch::serial::last_words;
+use crate::arch::{clock, interrupt};
+use crate::shared::{Once, StaticWord};
 use crate::task;
 
-/// CPUs that run.
-pub(crate) const CPUS: u32 = 1;
+/// How long [`Machine::pass`] lets others run.
+const PASS_NS: u64 = 50_000;
 
 /// The most pages whose translations are invalidated one by one; beyond, all are dropped.
 /// Linux: arch/x86/mm/tlb.c `tlb_single_page_flush_ceiling`.
@@ -34,14 +37,57 @@ const FLUSH_ONE_BY_ONE: u64 = 33;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel;
 
-/// RAM and clock of the machine.
+/// RAM of the machine.
 ///
 /// # Invariants
 /// The RAM is whole frames in the direct map that nobody else uses; it was zeroed.
 #[derive(Debug)]
 pub(crate) struct Pc {
     ram: Range<u64>,
+}
+
+/// What was found out about the machine at boot.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    cpus: u32,
     counts_per_second: u64,
+}
+
+static FOUND: Once<Found> = Once::new();
+
+/// 1 after [`make_deaf`].
+static DEAF: StaticWord = StaticWord::new(0);
+
+/// Says how many CPUs run, and how fast the clock is. Called once, at boot.
+pub(crate) fn set(cpus: u32, counts_per_second: u64) {
+    FOUND.set(Found {
+        cpus,
+        counts_per_second,
+    });
+}
+
+/// CPUs that run, and the clock's rate.
+fn found() -> Found {
+    match FOUND.get() {
+        Some(found) => *found,
+        None => panic!("the machine is used before it is known"),
+    }
+}
+
+/// Whether there is one CPU only. Not before all were started.
+fn is_alone() -> bool {
+    FOUND.get().is_some_and(|found| found.cpus == 1)
+}
+
+/// How many CPUs run.
+pub(crate) fn cpus() -> u32 {
+    found().cpus
+}
+
+/// Nanoseconds since the machine's reset.
+pub(crate) fn now_ns() -> u64 {
+    let rate = u128::from(found().counts_per_second);
+    (u128::from(clock::counts()) * 1_000_000_000 / rate) as u64
 }
 
 impl Pc {
@@ -49,12 +95,9 @@ impl Pc {
     ///
     /// # Safety
     /// 1. The range is whole frames of zeroed RAM in the direct map that nobody else uses, ever.
-    pub(crate) unsafe fn new(ram: Range<u64>, counts_per_second: u64) -> Self {
+    pub(crate) const unsafe fn new(ram: Range<u64>) -> Self {
         // INVARIANT: the caller's promise.
-        Self {
-            ram,
-            counts_per_second,
-        }
+        Self { ram }
     }
 
     /// The bytes of `pfn`.
@@ -94,16 +137,16 @@ impl Instance for Pc {
     }
 
     fn cpus(&self) -> u32 {
-        CPUS
+        cpus()
     }
 
     fn now_ns(&self) -> u64 {
-        let ns = u128::from(clock::counts()) * 1_000_000_000 / u128::from(self.counts_per_second);
-        ns as u64
+        now_ns()
     }
 
-    /// Nobody interrupts yet: see [`CPUS`].
-    fn set_ipi_handler(&self, _handler: Option<IpiHandler>) {}
+    fn set_ipi_handler(&self, handler: Option<IpiHandler>) {
+        interrupt::set_handler(handler);
+    }
 }
 
 // SAFETY: (1) tasks are made at boot and stay; GS names the running one until it is exchanged for
@@ -128,34 +171,64 @@ unsafe impl Machine for Kernel {
 
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
         while W::load(p, Ordering::Relaxed).wide() & mask.wide() != eq.wide() {
-            if CPUS == 1 && !interrupts::are_enabled() {
+            if is_alone() {
                 Self::violation(format_args!(
-                    "the only CPU waits, with interrupts off, for a word that nobody will change"
+                    "the only CPU waits for a word that nobody will change"
                 ));
             }
             pause();
         }
     }
 
-    /// With a second CPU, or interrupts that wake tasks, this becomes a loop of `sti; hlt; cli`
-    /// around the token. Today nobody could leave one any more.
+    /// No other task is on this CPU, so others get on without a word; this only takes time.
+    fn pass() {
+        let Found {
+            cpus,
+            counts_per_second,
+        } = found();
+        if cpus == 1 {
+            return;
+        }
+        let end = clock::counts() + clock::counts_for(PASS_NS, counts_per_second);
+        while clock::counts() < end {
+            pause();
+        }
+    }
+
     fn park() {
-        if !task::current().take_token() {
+        might_sleep::<Self>();
+        let task = task::current();
+        if is_alone() && !task.has_token() {
             Self::violation(format_args!(
                 "the only task sleeps, and nobody will wake it"
             ));
         }
+        task.sleep();
     }
 
     fn unpark(task: TaskId) {
-        match task::find(task) {
-            Some(task) => task.leave_token(),
-            None => Self::violation(format_args!("{task:?} is woken, and there is none")),
+        let Some(task) = task::find(task) else {
+            Self::violation(format_args!("{task:?} is woken, and there is none"))
+        };
+        task.leave_token();
+        if !core::ptr::eq(task, task::current()) {
+            interrupt::send_wake(task.cpu());
         }
     }
 
     fn is_running(task: TaskId) -> bool {
-        task::current().cx.task.get() == task
+        task::find(task).is_some_and(|task| !task.is_asleep())
+    }
+
+    /// A task that sleeps within an address space does not count: it is still active, and the CPU
+    /// may fill translations from it at any time.
+    fn is_idle() -> bool {
+        let task = task::current();
+        task.is_asleep() && task.has_no_space()
+    }
+
+    fn clock_ns() -> Option<u64> {
+        Some(now_ns())
     }
 
     #[inline(always)]
@@ -171,7 +244,7 @@ unsafe impl Machine for Kernel {
     fn irq_restore(irq: Irq) {
         let off = &task::current().cx.irq_off;
         match off.get().checked_sub(1) {
-            // Programs and the kernel run with interrupts off, so the outermost may restore "off".
+            // A handler runs with interrupts off, so what is outermost there restores "off".
             Some(left) if left == 0 || !irq.were_on => off.set(left),
             _ => Self::violation(format_args!("interrupts were enabled out of nesting order")),
         }
@@ -181,13 +254,11 @@ unsafe impl Machine for Kernel {
     }
 
     fn send_ipi(_at: &Pc, to: &CpuMask) {
-        if !to.is_empty() {
-            Self::violation(format_args!("a CPU is interrupted, and there is one only"));
-        }
+        to.iter().for_each(interrupt::send_call);
     }
 
     fn violation(text: fmt::Arguments<'_>) -> ! {
-        say!("minflt: VIOLATION: {text}");
+        last_words(format_args!("minflt: VIOLATION: {text}"));
         exit(Verdict::Failure)
     }
 }
@@ -243,6 +314,9 @@ unsafe impl Mmu for Kernel {
     /// An address space that is not active has no translations here: leaving it loaded CR3.
     /// Flushing the same addresses of the active one is slower, never wrong.
     fn flush_local(at: &Pc, _space: SpaceId, range: VirtRange) {
+        if is_deaf() {
+            return;
+        }
         let pages = range.pages(X86_64::SHIFT);
         if pages > FLUSH_ONE_BY_ONE {
             Self::flush_everything(at);
@@ -255,7 +329,9 @@ unsafe impl Mmu for Kernel {
     }
 
     fn flush_everything(_at: &Pc) {
-        tlb::flush_all();
+        if !is_deaf() {
+            tlb::flush_all();
+        }
     }
 
     fn tlb(_at: &Pc, _cpu: u32) -> Option<&Tlb> {
@@ -263,16 +339,27 @@ unsafe impl Mmu for Kernel {
     }
 }
 
+/// Whether this CPU drops what another one asks it to flush: see [`make_deaf`].
+fn is_deaf() -> bool {
+    DEAF.load(Ordering::Relaxed) == 1 && task::current().in_handler().get()
+}
+
+/// A negative control: from now on CPUs acknowledge the flushes that others ask for, and do none.
+pub(crate) fn make_deaf() {
+    DEAF.store(1, Ordering::Relaxed);
+}
+
 /// Makes this CPU forget its translation of one page.
 pub(crate) fn invalidate(addr: VirtAddr) {
     tlb::flush(x86_64::VirtAddr::new(addr.0));
 }
 
+/// Tells the CPU that it spins.
 #[inline(always)]
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the wait that others are to use"
 )]
-fn pause() {
+pub(crate) fn pause() {
     core::hint::spin_loop();
 }

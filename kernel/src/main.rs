@@ -3,33 +3,39 @@
 #![no_std]
 #![no_main]
 
+mod acpi;
 mod arch;
+mod boot_cpu;
 mod calls;
+mod conformance;
+mod crew;
 mod fault;
 mod frames;
 mod linux;
 mod loader;
 mod machine;
-mod one_cpu;
 mod options;
 mod process;
+mod shared;
 mod smoke;
 mod space;
 mod stack;
 mod task;
 
+use core::ops::Range;
 use core::panic::PanicInfo;
 
 use minflt_mm::{Era, Running, System};
 use minflt_pgtable::{Facts, X86_64};
-use minflt_sync::{Instance, Machine};
+use minflt_sync::Machine;
+use x86_64::instructions::interrupts;
 
 use arch::exit::{Verdict, exit};
 use arch::pvh::BootInfo;
-use arch::serial::{Serial, say};
-use arch::{clock, kernel_map};
-use machine::{CPUS, Kernel, Pc};
-use options::Options;
+use arch::serial::{Serial, last_words, say};
+use arch::{clock, kernel_map, smp};
+use machine::{Kernel, Pc};
+use options::{Options, Run};
 
 /// The RAM handed on starts at a multiple of this, as `minflt_sync::Ram` asks.
 const RAM_ALIGN: u64 = 64 << 10;
@@ -49,16 +55,36 @@ extern "C" fn kmain(start_info: u64) -> ! {
 
     frames::init(boot.ram());
     kernel_map::init(boot.ram());
-    task::init();
-    let sys = start_system(options.era);
-    sys.set_overcommit(options.overcommit);
-    print_machine(&sys, options.era);
+    let Some(counts_per_second) = clock::counts_per_second() else {
+        panic!("the interval timer does not run");
+    };
+    task::init(smp::find(&boot));
+    interrupts::enable();
+    machine::set(smp::start(&boot, counts_per_second), counts_per_second);
+    let ram = frames::take_all(RAM_ALIGN);
+    print_machine(&ram, options.era);
 
-    let good = smoke::run(&sys, options.canary);
+    let good = match options.run {
+        Run::Smoke { overcommit, canary } => {
+            // SAFETY: (1) taken and zeroed above, and mapped by `kernel_map`.
+            let machine = unsafe { Pc::new(ram) };
+            let sys = start_system(machine, options.era);
+            sys.set_overcommit(overcommit);
+            smoke::run(&sys, canary)
+        }
+        Run::Conformance { control } => {
+            // SAFETY: (1) as above.
+            unsafe { conformance::run(ram, options.era, control) }
+        }
+    };
+    let what = match options.run {
+        Run::Smoke { .. } => "boot smoke",
+        Run::Conformance { .. } => "conformance",
+    };
     say!(
-        "minflt: boot smoke {}, {} ms",
+        "minflt: {what} {}, {} ms",
         if good { "passed" } else { "FAILED" },
-        sys.machine().now_ns() / 1_000_000
+        machine::now_ns() / 1_000_000
     );
     exit(if good {
         Verdict::Success
@@ -67,14 +93,8 @@ extern "C" fn kmain(start_info: u64) -> ! {
     })
 }
 
-/// Hands the RAM that is left to `minflt-mm`.
-fn start_system(era: &Era) -> Running<Kernel> {
-    let Some(counts_per_second) = clock::counts_per_second() else {
-        panic!("the interval timer does not run");
-    };
-    let ram = frames::take_all(RAM_ALIGN);
-    // SAFETY: (1) taken and zeroed by the line before, and mapped by `kernel_map`.
-    let machine = unsafe { Pc::new(ram, counts_per_second) };
+/// Hands the machine to `minflt-mm`.
+fn start_system(machine: Pc, era: &Era) -> Running<Kernel> {
     match System::boot(machine, era.config) {
         Ok(sys) => sys,
         Err(error) => {
@@ -84,13 +104,13 @@ fn start_system(era: &Era) -> Running<Kernel> {
     }
 }
 
-fn print_machine(sys: &System<Kernel>, era: &Era) {
-    let ram = sys.machine().ram();
-    let s = if CPUS == 1 { "" } else { "s" };
+fn print_machine(ram: &Range<u64>, era: &Era) {
+    let cpus = machine::cpus();
+    let s = if cpus == 1 { "" } else { "s" };
     say!(
-        "minflt: machine: {CPUS} CPU{s}, {} MiB of RAM from {:#x} on, {}{}",
-        ram.bytes >> 20,
-        sys.machine().ram_phys(),
+        "minflt: machine: {cpus} CPU{s}, {} MiB of RAM from {:#x} on, {}{}",
+        (ram.end - ram.start) >> 20,
+        ram.start,
         X86_64::NAME,
         if Kernel::CHECKED {
             ", locks checked"
@@ -103,6 +123,6 @@ fn print_machine(sys: &System<Kernel>, era: &Era) {
 
 #[panic_handler]
 fn on_panic(info: &PanicInfo<'_>) -> ! {
-    say!("minflt: {info}");
+    last_words(format_args!("minflt: {info}"));
     exit(Verdict::Panic)
 }

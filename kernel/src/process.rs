@@ -41,13 +41,15 @@ impl fmt::Display for Ending {
     }
 }
 
-/// Whether the kernel makes pages old while the program runs.
+/// What the kernel does to a program while it runs, which the program must not notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ageing {
-    /// It does not.
-    Off,
+pub(crate) enum Meanwhile {
+    /// Nothing.
+    Nothing,
     /// After each system call it clears every accessed bit, for the CPU to set again.
-    EachCall,
+    Age,
+    /// Whenever the program goes on after a call or a fault, it is interrupted at once.
+    Interrupt,
 }
 
 /// What a run came to.
@@ -57,17 +59,33 @@ pub(crate) struct Outcome {
     pub(crate) ending: Ending,
     /// What does not add up, in the address space as the program left it or after it was gone.
     pub(crate) unbalanced: Option<Unbalanced>,
-    /// Accessed bits that were found set where [`Ageing`] looked.
+    /// What was seen while it ran.
+    pub(crate) seen: Seen,
+}
+
+/// What the kernel counts while a program runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// Accessed bits that were found set by [`Meanwhile::Age`].
     pub(crate) young: u64,
+    /// Calls and faults of the program, the one that ended it included.
+    pub(crate) traps: u64,
+    /// Interrupts that came while it ran, and not the kernel for it.
+    pub(crate) interrupts: u64,
 }
 
 /// Runs the program in `image` with `args` (the name first) to its end.
-pub(crate) fn run(sys: &System<Kernel>, image: &[u8], args: &[&str], ageing: Ageing) -> Outcome {
-    let mut young = 0;
+pub(crate) fn run(
+    sys: &System<Kernel>,
+    image: &[u8],
+    args: &[&str],
+    meanwhile: Meanwhile,
+) -> Outcome {
+    let mut seen = Seen::default();
     let (ending, left) = match sys.new_mm() {
         Ok(mm) => {
             let ending = in_space(&mm, |space| match start(space, image, args) {
-                Ok(mut context) => live(space, &mut context, ageing, &mut young),
+                Ok(mut context) => live(space, &mut context, meanwhile, &mut seen),
                 Err(error) => Ending::NotLoaded(error),
             });
             (ending, sys.check_ledger(&[&mm]).err())
@@ -80,13 +98,14 @@ pub(crate) fn run(sys: &System<Kernel>, image: &[u8], args: &[&str], ageing: Age
     Outcome {
         ending,
         unbalanced: left.or_else(|| sys.check_ledger(&[]).err()),
-        young,
+        seen,
     }
 }
 
 /// Runs `work` as the thread of `mm`, which is no longer active afterwards.
 fn in_space<R>(mm: &Mm<Kernel>, work: impl FnOnce(&Space<'_>) -> R) -> R {
-    let space = Space::new(mm);
+    let thread = mm.thread();
+    let space = Space::new(&thread);
     space.enter(|| work(&space))
 }
 
@@ -98,16 +117,30 @@ fn start(space: &Space<'_>, image: &[u8], args: &[&str]) -> Result<UserContext, 
 }
 
 /// Runs the program until it ends.
-fn live(space: &Space<'_>, context: &mut UserContext, ageing: Ageing, young: &mut u64) -> Ending {
+fn live(
+    space: &Space<'_>,
+    context: &mut UserContext,
+    meanwhile: Meanwhile,
+    seen: &mut Seen,
+) -> Ending {
+    let mut interrupted = false;
     loop {
-        match context.run() {
+        let trap = if meanwhile == Meanwhile::Interrupt && !interrupted {
+            context.run_interrupted()
+        } else {
+            context.run()
+        };
+        interrupted = matches!(trap, Trap::Interrupt);
+        seen.interrupts += u64::from(interrupted);
+        seen.traps += u64::from(!interrupted);
+        match trap {
             Trap::Syscall(number, args) => {
                 match calls::call(space.mm(), number, args) {
                     Reply::Return(value) => context.set_result(value),
                     Reply::Exit(status) => return Ending::Exited(status),
                 }
-                if ageing == Ageing::EachCall {
-                    *young += space.mm().age(Mm::<Kernel>::user_range());
+                if meanwhile == Meanwhile::Age {
+                    seen.young += space.mm().age(Mm::<Kernel>::user_range());
                 }
             }
             Trap::PageFault(addr, access) => {
@@ -123,6 +156,7 @@ fn live(space: &Space<'_>, context: &mut UserContext, ageing: Ageing, young: &mu
                 );
                 return Ending::Exception(vector);
             }
+            Trap::Interrupt => {}
         }
     }
 }

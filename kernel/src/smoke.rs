@@ -3,9 +3,10 @@
 use minflt_mm::{Check, Event, Signal, System};
 
 use crate::arch::serial::say;
+use crate::arch::smp;
 use crate::fault::Access;
 use crate::machine::Kernel;
-use crate::process::{self, Ageing, Ending, Outcome};
+use crate::process::{self, Ending, Meanwhile, Outcome};
 
 /// The guest's `smoke`, built by build.rs.
 static SMOKE: &[u8] = include_bytes!(env!("GUEST_SMOKE"));
@@ -15,39 +16,45 @@ static SMOKE: &[u8] = include_bytes!(env!("GUEST_SMOKE"));
 struct Run {
     name: &'static str,
     args: &'static [&'static str],
-    ageing: Ageing,
+    meanwhile: Meanwhile,
     ending: Ending,
 }
 
-const RUNS: [Run; 5] = [
+const RUNS: [Run; 6] = [
     Run {
         name: "checks",
         args: &["smoke"],
-        ageing: Ageing::Off,
+        meanwhile: Meanwhile::Nothing,
         ending: Ending::Exited(0),
     },
     Run {
         name: "checks, aged",
         args: &["smoke"],
-        ageing: Ageing::EachCall,
+        meanwhile: Meanwhile::Age,
+        ending: Ending::Exited(0),
+    },
+    Run {
+        name: "checks, interrupted",
+        args: &["smoke"],
+        meanwhile: Meanwhile::Interrupt,
         ending: Ending::Exited(0),
     },
     Run {
         name: "write-readonly",
         args: &["smoke", "write-readonly"],
-        ageing: Ageing::Off,
+        meanwhile: Meanwhile::Nothing,
         ending: Ending::Faulted(Signal::AccErr, Access::Write),
     },
     Run {
         name: "read-unmapped",
         args: &["smoke", "read-unmapped"],
-        ageing: Ageing::Off,
+        meanwhile: Meanwhile::Nothing,
         ending: Ending::Faulted(Signal::MapErr, Access::Read),
     },
     Run {
         name: "run-data",
         args: &["smoke", "run-data"],
-        ageing: Ageing::Off,
+        meanwhile: Meanwhile::Nothing,
         ending: Ending::Faulted(Signal::AccErr, Access::Execute),
     },
 ];
@@ -56,7 +63,7 @@ const RUNS: [Run; 5] = [
 const CANARY: Run = Run {
     name: "canary",
     args: &["smoke", "read-unmapped"],
-    ageing: Ageing::Off,
+    meanwhile: Meanwhile::Nothing,
     ending: Ending::Exited(0),
 };
 
@@ -64,6 +71,10 @@ const CANARY: Run = Run {
 pub(crate) fn run(sys: &System<Kernel>, canary: bool) -> bool {
     let mut good = true;
     for run in RUNS.into_iter().chain(canary.then_some(CANARY)) {
+        if run.meanwhile == Meanwhile::Interrupt && !smp::can_interrupt() {
+            say!("{}: skipped, needs a local APIC", run.name);
+            continue;
+        }
         good &= one(sys, run);
     }
     print_counts(sys);
@@ -76,8 +87,8 @@ fn one(sys: &System<Kernel>, run: Run) -> bool {
     let Outcome {
         ending,
         unbalanced,
-        young,
-    } = process::run(sys, SMOKE, run.args, run.ageing);
+        seen,
+    } = process::run(sys, SMOKE, run.args, run.meanwhile);
     say!("{name}: {ending}");
     let mut good = ending == run.ending;
     if !good {
@@ -87,13 +98,21 @@ fn one(sys: &System<Kernel>, run: Run) -> bool {
         say!("{name}: FAILED, {unbalanced}");
         good = false;
     }
-    if run.ageing == Ageing::EachCall {
+    if run.meanwhile == Meanwhile::Age {
         // A fault leaves at most one page young; whatever is above that, the CPU marked.
         let faults = sys.count_of(Event::PageFaults) - faults;
-        let marked = young.saturating_sub(faults);
+        let marked = seen.young.saturating_sub(faults);
         say!("{name}: the CPU set at least {marked} accessed bits");
         if marked == 0 {
             say!("{name}: FAILED, the CPU set no accessed bit");
+            good = false;
+        }
+    }
+    if run.meanwhile == Meanwhile::Interrupt {
+        say!("{name}: {} interrupts in user mode", seen.interrupts);
+        // All of them here; where one takes its time on the way, the program may trap before.
+        if seen.interrupts < seen.traps / 2 {
+            say!("{name}: FAILED, for {} calls and faults", seen.traps);
             good = false;
         }
     }

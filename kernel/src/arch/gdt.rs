@@ -12,6 +12,7 @@ use x86_64::structures::gdt::{Descriptor, GlobalDescriptorTable, SegmentSelector
 use x86_64::structures::tss::TaskStateSegment;
 use x86_64::{PrivilegeLevel, VirtAddr};
 
+use crate::acpi::MAX_CPUS;
 use crate::task::Task;
 
 /// The kernel's code segment.
@@ -54,32 +55,46 @@ struct CpuArea {
 #[repr(C, align(16))]
 struct Stack([u8; 8192]);
 
-/// Memory of the one CPU that hardware and assembly also write.
+/// Memory of a CPU that hardware and assembly also write.
 #[repr(transparent)]
 struct Shared<T>(UnsafeCell<T>);
 
-// SAFETY: (1) only the boot CPU runs, and Rust reaches the value only in `load`, which runs once
-// before any trap can happen, and one word of it through GS.
+// SAFETY: (1) each CPU has its own area and stacks, and Rust reaches the area only in `load`, which
+// runs once on the CPU before any trap can happen there, and one word of it through GS.
 unsafe impl<T> Sync for Shared<T> {}
 
-static AREA: Shared<CpuArea> = Shared(UnsafeCell::new(CpuArea {
-    kernel_rsp: 0,
-    user_rsp: 0,
-    task: ptr::null(),
-    tss: TaskStateSegment::new(),
-    gdt: GlobalDescriptorTable::new(),
-}));
+static AREAS: Shared<[CpuArea; MAX_CPUS]> = Shared(UnsafeCell::new(
+    [const {
+        CpuArea {
+            kernel_rsp: 0,
+            user_rsp: 0,
+            task: ptr::null(),
+            tss: TaskStateSegment::new(),
+            gdt: GlobalDescriptorTable::new(),
+        }
+    }; MAX_CPUS],
+));
 static DOUBLE_FAULT: Shared<Stack> = Shared(UnsafeCell::new(Stack([0; 8192])));
 static NMI: Shared<Stack> = Shared(UnsafeCell::new(Stack([0; 8192])));
 
-/// Fills and loads GDT and TSS, and points GS at the per-CPU area. Called once, at boot.
-pub(super) fn load() {
-    let area = AREA.0.get();
-    // SAFETY: (1) this runs once, before traps, so nobody else reaches the area.
+/// [`load`] for the boot CPU, whose stacks are part of the image.
+pub(super) fn load_boot() {
+    load(0, top(&DOUBLE_FAULT), top(&NMI));
+}
+
+/// Fills and loads GDT and TSS of CPU `cpu`, the caller, and points GS at its area. The stacks of
+/// exceptions end at the addresses given. Called once on each CPU.
+pub(super) fn load(cpu: u32, double_fault: u64, nmi: u64) {
+    let index = cpu as usize;
+    assert!(index < MAX_CPUS, "there is an area for each CPU");
+    // SAFETY: (1) within the array.
+    let area = unsafe { AREAS.0.get().cast::<CpuArea>().add(index) };
+    // SAFETY: (1) this runs once on the CPU, before traps, so nobody else reaches its area.
     let area: &'static mut CpuArea = unsafe { &mut *area };
 
-    area.tss.interrupt_stack_table[usize::from(DOUBLE_FAULT_STACK) - 1] = top(&DOUBLE_FAULT);
-    area.tss.interrupt_stack_table[usize::from(NMI_STACK) - 1] = top(&NMI);
+    for (slot, top) in [(DOUBLE_FAULT_STACK, double_fault), (NMI_STACK, nmi)] {
+        area.tss.interrupt_stack_table[usize::from(slot) - 1] = VirtAddr::new(top);
+    }
 
     // SAFETY: (1) the TSS is a static and stays where it is.
     let tss = unsafe { Descriptor::tss_segment_unchecked(&raw const area.tss) };
@@ -137,6 +152,6 @@ fn reload_segments() {
 }
 
 /// The end of a stack, where it starts to grow from.
-fn top(stack: &'static Shared<Stack>) -> VirtAddr {
-    VirtAddr::from_ptr(stack.0.get()) + size_of::<Stack>() as u64
+fn top(stack: &'static Shared<Stack>) -> u64 {
+    (stack.0.get().addr() + size_of::<Stack>()) as u64
 }

@@ -1,14 +1,15 @@
-//! The interrupt descriptor table: one gate per CPU exception, to the stubs of `trap.s`.
+//! The interrupt descriptor table: a gate for each exception and interrupt, to the stubs of
+//! `trap.s`. All CPUs use the same one.
 
 use x86_64::VirtAddr;
 use x86_64::instructions::tables::lidt;
 use x86_64::structures::DescriptorTablePointer;
 
-use super::gdt;
-use crate::one_cpu::OneCpu;
+use super::{gdt, interrupt};
+use crate::shared::Once;
 
-/// Exceptions the CPU defines; interrupts come above.
-const VECTORS: usize = 32;
+/// Exceptions and interrupts.
+const VECTORS: usize = interrupt::VECTORS.end as usize;
 /// The distance between two stubs.
 const STUB_SIZE: u64 = 16;
 
@@ -48,23 +49,30 @@ impl Gate {
     }
 }
 
-static IDT: OneCpu<[Gate; VECTORS]> = OneCpu::new([Gate::ABSENT; VECTORS]);
+static IDT: Once<[Gate; VECTORS]> = Once::new();
 
-/// Fills and loads the table. Called once, at boot, after the GDT.
-pub(super) fn load() {
+/// Fills the table. Called once, at boot.
+pub(super) fn init() {
     let stubs = (&raw const trap_stubs).addr() as u64;
-    let base = IDT.with(|gates| {
-        for (vector, gate) in gates.iter_mut().enumerate() {
-            let stack = match vector {
-                NMI | MACHINE_CHECK => gdt::NMI_STACK,
-                DOUBLE_FAULT => gdt::DOUBLE_FAULT_STACK,
-                _ => 0,
-            };
-            let ring = if vector == BREAKPOINT { 3 } else { 0 };
-            *gate = Gate::to(stubs + vector as u64 * STUB_SIZE, stack, ring);
-        }
-        VirtAddr::from_ptr(gates)
-    });
+    let mut gates = [Gate::ABSENT; VECTORS];
+    for (vector, gate) in gates.iter_mut().enumerate() {
+        let stack = match vector {
+            NMI | MACHINE_CHECK => gdt::NMI_STACK,
+            DOUBLE_FAULT => gdt::DOUBLE_FAULT_STACK,
+            _ => 0,
+        };
+        let ring = if vector == BREAKPOINT { 3 } else { 0 };
+        *gate = Gate::to(stubs + vector as u64 * STUB_SIZE, stack, ring);
+    }
+    IDT.set(gates);
+}
+
+/// Loads the table on the calling CPU, after its GDT.
+pub(super) fn load() {
+    let Some(gates) = IDT.get() else {
+        panic!("the table of gates is not filled yet");
+    };
+    let base = VirtAddr::from_ptr(gates);
     let limit = (size_of::<[Gate; VECTORS]>() - 1) as u16;
     // SAFETY: (1) a static table whose gates lead to the stubs, on stacks the TSS has.
     unsafe { lidt(&DescriptorTablePointer { limit, base }) };

@@ -1,16 +1,31 @@
-//! The kernel's half of every address space: the direct map and the image, each with its rights.
+//! The kernel's half of every address space: the direct map, the image and the stacks of CPUs, each
+//! with its rights.
 
 use core::ops::Range;
 
 use super::boot::{self, KERNEL_BASE};
 use super::paging::{
-    self, LARGE, LARGE_LEAF, LARGE_PAGE, LEAF, NO_EXECUTE, PAGE, PRESENT, Table, WRITABLE,
+    self, LARGE, LARGE_LEAF, LARGE_PAGE, LEAF, NO_EXECUTE, PAGE, PRESENT, Table, UNCACHED, WRITABLE,
 };
 use crate::frames;
-use crate::one_cpu::OneCpu;
+use crate::shared::Once;
+
+/// Where the stacks of the CPUs but the boot CPU are mapped, a slot each.
+const STACKS: u64 = 0xffff_ff00_0000_0000;
+/// The distance between two slots. A stack fills the upper half of its slot at most, and the rest
+/// stays unmapped: running off it is a fault.
+const STACK_SLOT: u64 = 128 << 10;
+/// Bytes of the stack that a CPU runs on.
+const STACK: u64 = 64 << 10;
+/// Bytes of a stack for exceptions that must not trust the current one.
+const EXCEPTION_STACK: u64 = 8 << 10;
+/// Slots of a CPU: its own stack, and two for exceptions.
+const SLOTS: u64 = 3;
+/// The end of what the direct map may map.
+const DIRECT_END: u64 = 1 << 46;
 
 /// The root whose lower half is empty.
-static ROOT: OneCpu<Option<Table>> = OneCpu::new(None);
+static ROOT: Once<Table> = Once::new();
 
 /// Builds the kernel's half for the RAM there is, and leaves the boot tables for it.
 ///
@@ -25,15 +40,80 @@ pub(crate) fn init(ram: &[Range<u64>]) {
     map_image(root, boot::data(), NO_EXECUTE | WRITABLE);
     // SAFETY: (1) the root maps the direct map and the image, and the lower half is empty.
     unsafe { root.activate() };
-    ROOT.with(|slot| *slot = Some(root));
+    ROOT.set(root);
 }
 
 /// The root whose lower half is empty.
 pub(crate) fn root() -> Table {
-    match ROOT.with(|slot| *slot) {
-        Some(root) => root,
+    match ROOT.get() {
+        Some(root) => *root,
         None => panic!("the kernel's map is not built yet"),
     }
+}
+
+/// Maps the stacks of CPU `cpu`, and returns the end of the one that it runs on; `None` without
+/// memory. Called before there are programs, once for each CPU.
+pub(crate) fn map_stacks(cpu: u32) -> Option<u64> {
+    let [double_fault, nmi] = exception_stacks(cpu);
+    let own = stack_top(cpu, 0);
+    for (top, bytes) in [
+        (own, STACK),
+        (double_fault, EXCEPTION_STACK),
+        (nmi, EXCEPTION_STACK),
+    ] {
+        for addr in (top - bytes..top).step_by(PAGE as usize) {
+            let entry = frames::take()? | PRESENT | WRITABLE | NO_EXECUTE;
+            // SAFETY: (1) nothing was mapped there, and the frame was taken for it.
+            unsafe { table_for(root(), addr, LEAF).set(paging::index(addr, LEAF), entry) };
+        }
+    }
+    Some(own)
+}
+
+/// The ends of the stacks of CPU `cpu` for double faults, and for non-maskable interrupts and
+/// machine checks.
+pub(crate) fn exception_stacks(cpu: u32) -> [u64; 2] {
+    [stack_top(cpu, 1), stack_top(cpu, 2)]
+}
+
+fn stack_top(cpu: u32, which: u64) -> u64 {
+    STACKS + (u64::from(cpu) * SLOTS + which + 1) * STACK_SLOT
+}
+
+/// Maps what the firmware left at a physical address into the direct map, to be read, where it is
+/// not mapped already; false if that is no address. Called before there are programs.
+#[must_use]
+pub(crate) fn map_firmware(phys: u64, len: u64) -> bool {
+    let Some(end) = phys.checked_add(len).filter(|end| *end <= DIRECT_END) else {
+        return false;
+    };
+    let first = phys & !(LARGE_PAGE - 1);
+    for page in (first..end).step_by(LARGE_PAGE as usize) {
+        // What is mapped there already, RAM or a device, can be read as it is.
+        map_large(page, LARGE | NO_EXECUTE);
+    }
+    true
+}
+
+/// Maps a device's registers at a physical address, uncached, and returns where; `None` if
+/// something else is mapped there. Called before there are programs.
+pub(crate) fn map_device(phys: u64) -> Option<*mut u8> {
+    let page = phys & !(LARGE_PAGE - 1);
+    let free = phys < DIRECT_END && map_large(page, LARGE | WRITABLE | NO_EXECUTE | UNCACHED);
+    free.then(|| paging::direct(phys))
+}
+
+/// Maps a large page into the direct map, with these bits; false if something is mapped there.
+fn map_large(phys: u64, bits: u64) -> bool {
+    let addr = paging::direct(phys).addr() as u64;
+    let table = table_for(root(), addr, LARGE_LEAF);
+    let index = paging::index(addr, LARGE_LEAF);
+    let free = table.entry(index) & PRESENT == 0;
+    if free {
+        // SAFETY: (1) nothing was mapped there, and the direct map is the kernel's alone.
+        unsafe { table.set(index, phys | PRESENT | bits) };
+    }
+    free
 }
 
 /// Maps a range of RAM, rounded out to large pages, into the direct map.

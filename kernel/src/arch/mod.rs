@@ -1,21 +1,26 @@
 //! x86-64: the entry, the tables the CPU reads, traps, ports. All the assembly is here.
 
+mod apic;
 pub(crate) mod boot;
 pub(crate) mod clock;
 pub(crate) mod exit;
 pub(crate) mod gdt;
 mod idt;
+pub(crate) mod interrupt;
 pub(crate) mod kernel_map;
 pub(crate) mod paging;
 pub(crate) mod pvh;
 pub(crate) mod serial;
+pub(crate) mod smp;
 mod syscall;
 pub(crate) mod trap;
 pub(crate) mod uaccess;
 
-/// Sets up everything of the running CPU that does not depend on the memory map.
+/// Sets up everything of the boot CPU that does not depend on the memory map.
 pub(crate) fn init() {
-    gdt::load();
+    gdt::load_boot();
+    idt::init();
     idt::load();
     syscall::enable();
+    interrupt::mask_old_controllers();
 }

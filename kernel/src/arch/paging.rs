@@ -21,6 +21,8 @@ pub(crate) const PRESENT: u64 = 1 << 0;
 pub(crate) const WRITABLE: u64 = 1 << 1;
 /// Entry bit: ring 3 may use it.
 pub(crate) const USER: u64 = 1 << 2;
+/// Entry bits: accesses go to the device, past the caches.
+pub(crate) const UNCACHED: u64 = 1 << 3 | 1 << 4;
 /// Entry bit of an upper level: the entry maps a large page.
 pub(crate) const LARGE: u64 = 1 << 7;
 /// Entry bit: instructions are not fetched from it.
@@ -62,6 +64,11 @@ impl Table {
     pub(crate) const unsafe fn new(phys: u64) -> Self {
         // INVARIANT: the caller's promises.
         Self(phys)
+    }
+
+    /// Its physical address.
+    pub(crate) const fn phys(self) -> u64 {
+        self.0
     }
 
     /// The entry at `index`.
@@ -121,7 +128,8 @@ impl Table {
     /// Takes over the kernel's half of another root.
     pub(crate) fn share_kernel_half(self, other: Self) {
         for index in KERNEL_HALF..ENTRIES {
-            // SAFETY: (1) the same mappings with the same rights, in a root not yet in use.
+            // SAFETY: (1) the kernel's mappings, which all roots have and which never change: what
+            // is stored is what is there already where another CPU uses the root.
             unsafe { self.set(index, other.entry(index)) };
         }
     }

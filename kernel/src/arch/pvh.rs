@@ -1,4 +1,4 @@
-//! The start info a PVH loader leaves: memory map and command line.
+//! The start info a PVH loader leaves: memory map, command line, where ACPI's tables are.
 //!
 //! Layout: Xen's public/arch-x86/hvm/start_info.h, version 1.
 
@@ -45,6 +45,7 @@ struct MemmapEntry {
 pub(crate) struct BootInfo {
     ram: [Range<u64>; RANGES],
     ranges: usize,
+    rsdp: u64,
     command_line: [u8; COMMAND_LINE],
     command_line_len: usize,
 }
@@ -67,6 +68,7 @@ impl BootInfo {
         let mut boot = Self {
             ram: [const { 0..0 }; RANGES],
             ranges: 0,
+            rsdp: info.rsdp,
             command_line: [0; COMMAND_LINE],
             command_line_len: 0,
         };
@@ -85,6 +87,11 @@ impl BootInfo {
     /// The ranges of RAM, in bytes, as told.
     pub(crate) fn ram(&self) -> &[Range<u64>] {
         &self.ram[..self.ranges]
+    }
+
+    /// The physical address of ACPI's root pointer; 0 for none.
+    pub(crate) const fn rsdp(&self) -> u64 {
+        self.rsdp
     }
 
     /// The command line; empty if there is none or it is not UTF-8.

@@ -3,10 +3,11 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
+use x86_64::instructions::interrupts;
 use x86_64::registers::control::Cr2;
 
 use super::paging::USER_END;
-use super::{gdt, uaccess};
+use super::{gdt, interrupt, uaccess};
 use crate::fault::Access;
 use crate::task;
 
@@ -14,8 +15,10 @@ use crate::task;
 const SYSCALL: u64 = 256;
 const PAGE_FAULT: u64 = 14;
 
-/// The only flag set when a program starts: the bit that is always one.
-const START_FLAGS: u64 = 1 << 1;
+/// The flag that lets interrupts in.
+const INTERRUPTS_ON: u64 = 1 << 9;
+/// The flags set when a program starts: the bit that is always one, and interrupts.
+const START_FLAGS: u64 = 1 << 1 | INTERRUPTS_ON;
 
 global_asm!(
     include_str!("trap.s"),
@@ -71,13 +74,16 @@ pub(crate) enum Trap {
     PageFault(u64, Access),
     /// Any other exception: vector and error code.
     Exception(u64, u64),
+    /// An interrupt, which was served: the program knows nothing of it.
+    Interrupt,
 }
 
 /// The registers of a program.
 ///
 /// # Invariants
-/// `cs` and `ss` are the user segments, and `rflags` holds no interrupt flag and no I/O privilege:
-/// only the constructor and the CPU, leaving ring 3, write them.
+/// `cs` and `ss` are the user segments, and `rflags` has interrupts on and no I/O privilege, so
+/// that a program cannot turn them off: only the constructor and the CPU, leaving ring 3, write
+/// them.
 #[derive(Clone, Debug)]
 pub(crate) struct UserContext {
     frame: Frame,
@@ -110,17 +116,40 @@ impl UserContext {
             rsp: stack,
             ss: u64::from(gdt::USER_DATA.0),
         };
-        // INVARIANT: the user segments, and flags without interrupts and I/O privilege.
+        // INVARIANT: the user segments, and flags with interrupts and without I/O privilege.
         Self { frame }
     }
 
-    /// Runs the program, in the address space that is active, until it stops.
+    /// Runs the program, in the address space that is active, until it stops. Interrupts are on
+    /// before and after.
     pub(crate) fn run(&mut self) -> Trap {
+        self.enter(|| ())
+    }
+
+    /// The same with an interrupt on its way, which the CPU takes in ring 3: before the program's
+    /// next instruction, or soon after.
+    pub(crate) fn run_interrupted(&mut self) -> Trap {
+        self.enter(|| interrupt::send_call(task::current().cpu()))
+    }
+
+    /// Runs the program; `before` is called with interrupts off.
+    fn enter(&mut self, before: impl FnOnce()) -> Trap {
+        let by_sysret = u64::from(self.can_sysret());
         let frame = &raw mut self.frame;
+        // Between here and ring 3 GS and the stack do not belong together.
+        interrupts::disable();
+        before();
         // SAFETY: (1) by the type invariant the CPU goes to ring 3, where it reaches only memory
         // marked for programs; (2) the frame outlives the call, which returns by the next trap.
-        unsafe { enter_user(frame, u64::from(self.can_sysret())) };
+        unsafe { enter_user(frame, by_sysret) };
+        let trap = self.trap();
+        interrupts::enable();
+        trap
+    }
 
+    /// Why the program stopped. Interrupts are off since it did: another fault would change the
+    /// address of this one.
+    fn trap(&self) -> Trap {
         let Frame {
             vector,
             error,
@@ -135,8 +164,11 @@ impl UserContext {
         } = self.frame;
         match vector {
             SYSCALL => Trap::Syscall(rax, [rdi, rsi, rdx, r10, r8, r9]),
-            // No other page fault can have happened since: the kernel touched only its own memory.
             PAGE_FAULT => Trap::PageFault(Cr2::read_raw(), Access::from_error_code(error)),
+            _ if interrupt::is_interrupt(vector) => {
+                interrupt::serve(vector);
+                Trap::Interrupt
+            }
             _ => Trap::Exception(vector, error),
         }
     }
@@ -168,22 +200,35 @@ impl UserContext {
     }
 }
 
-/// A trap in the kernel: only a page fault of the copy to or from a program is allowed.
+/// A trap in the kernel: an interrupt, or a page fault of an access to a program. No other
+/// is allowed.
 ///
 /// A non-maskable interrupt, a double fault and a machine check come here from anywhere, and end
 /// the kernel. For them this must work without GS: it may still be the program's.
 #[unsafe(no_mangle)]
 extern "C" fn kernel_trap(frame: &mut Frame) {
-    let addr = Cr2::read_raw();
-    let copying = frame.vector == PAGE_FAULT && frame.rip == uaccess::access_address();
-    if !copying || addr >= USER_END {
-        panic!("trap in the kernel, cr2 {addr:#x}: {frame:#x?}");
+    if interrupt::is_interrupt(frame.vector) {
+        interrupt::serve(frame.vector);
+        return;
     }
+    let addr = Cr2::read_raw();
+    let give_up = uaccess::give_up_address(frame.rip)
+        .filter(|_| frame.vector == PAGE_FAULT && addr < USER_END);
+    let Some(give_up) = give_up else {
+        panic!("trap in the kernel, cr2 {addr:#x}: {frame:#x?}");
+    };
     let Some(space) = task::current().space() else {
-        panic!("a copy from or to a program, and there is none: {addr:#x}");
+        panic!("an access to a program, and there is none: {addr:#x}");
     };
     let access = Access::from_error_code(frame.error);
-    if space.fault(addr, access).is_err() {
-        frame.rip = uaccess::give_up_address();
+    // A fault may sleep, and wait for other CPUs. Whoever accesses a program has interrupts on.
+    if frame.rflags & INTERRUPTS_ON == 0 {
+        panic!("an access to a program with interrupts off: {frame:#x?}");
+    }
+    interrupts::enable();
+    let resolved = space.fault(addr, access);
+    interrupts::disable();
+    if resolved.is_err() {
+        frame.rip = give_up;
     }
 }

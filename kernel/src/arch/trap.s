@@ -12,7 +12,8 @@
 //                                               trap: the CPU and `trap_common` push the frame
 //   pop callee-saved, ret  <- loaded            (complete)
 //
-// A trap in the kernel stays on the kernel's stack, calls `kernel_trap` and returns from it.
+// A trap in the kernel stays on the kernel's stack, calls `kernel_trap` and returns from it. So does
+// an interrupt of the kernel. Every gate turns interrupts off; programs run with them on.
 
     .macro PUSH_REGISTERS
     push rdi
@@ -52,11 +53,11 @@
 
     .section .text.trap, "ax", @progbits
 
-    // One stub per exception, 16 bytes each; those without an error code push a zero.
+    // One stub per exception and interrupt, 16 bytes each; those without an error code push a zero.
     .balign 16
     .globl trap_stubs
 trap_stubs:
-    .irp vector, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31
+    .irp vector, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63
     .balign 16
     .if (\vector == 8) || ((\vector >= 10) && (\vector <= 14)) || (\vector == 17) || (\vector == 21) || (\vector == 29) || (\vector == 30)
     .else
@@ -117,7 +118,7 @@ syscall_entry:
     PUSH_REGISTERS
     jmp leave_user
 
-    // enter_user(frame: *mut Frame, by_sysret: u64)
+    // enter_user(frame: *mut Frame, by_sysret: u64), called and left with interrupts off
     .balign 16
     .globl enter_user
 enter_user:

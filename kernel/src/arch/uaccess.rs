@@ -1,8 +1,8 @@
-//! Copying between the kernel and the program whose address space is active.
+//! Accesses of the kernel to the program whose address space is active: copies, and single words.
 //!
-//! The copy is a plain access at the program's own address: it faults, sets accessed and dirty
+//! Each is a plain access at the program's own address: it faults, sets accessed and dirty
 //! bits, and is refused exactly as the program's own access would be. `trap.rs` resolves its
-//! faults, or ends the copy early.
+//! faults, or ends the access early.
 
 use core::arch::global_asm;
 
@@ -13,20 +13,36 @@ use crate::linux::EFAULT;
 
 global_asm!(include_str!("uaccess.s"));
 
+/// What `user_load` returns, in two registers.
+#[repr(C)]
+struct Loaded {
+    value: u64,
+    failed: u64,
+}
+
 unsafe extern "C" {
     fn user_copy(to: *mut u8, from: *const u8, len: usize) -> usize;
     safe static user_copy_access: u8;
-    safe static user_copy_done: u8;
+    safe static user_copy_failed: u8;
+    fn user_load(from: *const u8) -> Loaded;
+    safe static user_load_access: u8;
+    safe static user_load_failed: u8;
+    fn user_store(to: *mut u8, value: u64) -> u64;
+    safe static user_store_access: u8;
+    safe static user_store_failed: u8;
 }
 
-/// The address of the instruction that may fault.
-pub(super) fn access_address() -> u64 {
-    (&raw const user_copy_access).addr() as u64
-}
-
-/// Where it continues if its fault cannot be resolved.
-pub(super) fn give_up_address() -> u64 {
-    (&raw const user_copy_done).addr() as u64
+/// Where an access goes on whose fault cannot be resolved, if `rip` is one of the instructions that
+/// may touch a program's memory.
+pub(super) fn give_up_address(rip: u64) -> Option<u64> {
+    let accesses = [
+        (&user_copy_access, &user_copy_failed),
+        (&user_load_access, &user_load_failed),
+        (&user_store_access, &user_store_failed),
+    ];
+    let address = |symbol: &u8| (&raw const *symbol).addr() as u64;
+    let found = accesses.iter().find(|(at, _)| address(at) == rip);
+    found.map(|(_, failed)| address(failed))
 }
 
 /// Copies from the program's memory at `from`.
@@ -45,6 +61,24 @@ pub(crate) fn copy_to_user(to: u64, from: &[u8]) -> Result<(), Errno> {
     // of the kernel lives and faults are resolved or end the copy.
     let left = unsafe { user_copy(to, from.as_ptr(), from.len()) };
     if left == 0 { Ok(()) } else { Err(EFAULT) }
+}
+
+/// Loads the program's word at `from`, in one access.
+pub(crate) fn load(from: u64) -> Result<u64, Errno> {
+    let from = user_range(from, size_of::<u64>())?;
+    // SAFETY: (1) in the user half, where loads disturb no Rust object and faults are resolved or
+    // end the access.
+    let Loaded { value, failed } = unsafe { user_load(from) };
+    if failed == 0 { Ok(value) } else { Err(EFAULT) }
+}
+
+/// Stores the program's word at `to`, in one access.
+pub(crate) fn store(to: u64, value: u64) -> Result<(), Errno> {
+    let to = user_range(to, size_of::<u64>())?.cast_mut();
+    // SAFETY: (1) in the user half, where no Rust object of the kernel lives and faults are
+    // resolved or end the access.
+    let failed = unsafe { user_store(to, value) };
+    if failed == 0 { Ok(()) } else { Err(EFAULT) }
 }
 
 /// A pointer to `len` bytes at `addr`, if all of them are in the user half.

@@ -32,7 +32,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("crates/report", &[]),
     ("crates/cli", &ALL),
     ("tests", &ALL),
-    ("kernel", &["addr", "sync", "pgtable", "mm"]),
+    ("kernel", &["addr", "sync", "pgtable", "mm", "conformance"]),
     ("guest", &[]),
     ("xtask", &[]),
 ];

@@ -1,22 +1,22 @@
-//! A variable for a kernel that runs on one CPU with interrupts off.
+//! A variable of the boot CPU.
 
 use core::cell::{Cell, UnsafeCell};
 
-/// A value that one borrower at a time may use.
+/// A value that the boot CPU uses while it sets up the machine, one borrower at a time.
 ///
 /// A second borrow, from a trap in the middle of the first, is a panic: the flag is the lock, and
 /// on one CPU it need not be atomic.
 #[derive(Debug)]
-pub(crate) struct OneCpu<T> {
+pub(crate) struct BootCpu<T> {
     busy: Cell<bool>,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: (1) there is one CPU, so accesses never run at the same time, only nested in a trap, and
-// the flag refuses those.
-unsafe impl<T: Send> Sync for OneCpu<T> {}
+// SAFETY: (1) the boot CPU alone uses such variables, so accesses never run at the same time, only
+// nested in a trap, and the flag refuses those.
+unsafe impl<T: Send> Sync for BootCpu<T> {}
 
-impl<T> OneCpu<T> {
+impl<T> BootCpu<T> {
     /// A variable with its first value.
     pub(crate) const fn new(value: T) -> Self {
         Self {
