@@ -44,6 +44,8 @@ pub enum Prot {
     Read,
     /// `PROT_READ | PROT_WRITE`.
     ReadWrite,
+    /// `PROT_READ | PROT_EXEC`.
+    ReadExecute,
 }
 
 impl Prot {
@@ -52,6 +54,7 @@ impl Prot {
             Self::None => 0,
             Self::Read => 1,
             Self::ReadWrite => 3,
+            Self::ReadExecute => 5,
         }
     }
 }

@@ -47,8 +47,6 @@ pub(crate) const AT_ENTRY: u64 = 9;
 
 /// Bad file descriptor.
 pub(crate) const EBADF: Errno = Errno(9);
-/// Permission denied.
-pub(crate) const EACCES: Errno = Errno(13);
 /// Bad address.
 pub(crate) const EFAULT: Errno = Errno(14);
 /// No such system call.
@@ -60,14 +58,15 @@ pub(crate) const fn failed(errno: Errno) -> u64 {
 }
 
 /// What a mapping allows, from a system call's argument. Stores imply loads, as on the hardware.
-///
-/// A program cannot make memory executable yet; it is told what Linux tells where policy forbids.
 pub(crate) fn prot(bits: u64) -> Result<Prot, Errno> {
-    match bits {
-        bits if bits & !(PROT_READ | PROT_WRITE | PROT_EXEC) != 0 => Err(Errno::EINVAL),
-        bits if bits & PROT_EXEC != 0 => Err(EACCES),
-        bits if bits & PROT_WRITE != 0 => Ok(Prot::READ_WRITE),
-        PROT_READ => Ok(Prot::READ),
-        _ => Ok(Prot::NONE),
+    let rights = [
+        (PROT_READ, Prot::READ),
+        (PROT_WRITE, Prot::READ_WRITE),
+        (PROT_EXEC, Prot::EXEC),
+    ];
+    if bits & !(PROT_READ | PROT_WRITE | PROT_EXEC) != 0 {
+        return Err(Errno::EINVAL);
     }
+    let asked = rights.into_iter().filter(|(bit, _)| bits & bit != 0);
+    Ok(asked.fold(Prot::NONE, |prot, (_, right)| prot.with(right)))
 }

@@ -64,9 +64,6 @@ fn load_segment(
     // Segments that share a page are not supported: the second one would replace the first.
     let place = Place::FixedNoReplace(VirtAddr(start));
     space.mm().mmap(place, len, Prot::READ_WRITE)?;
-    if segment.p_flags & PF_X != 0 && !space.allow_execution(start, start + len) {
-        return Err(LoadError::Unsupported);
-    }
     uaccess::copy_to_user(segment.p_vaddr, bytes)?;
     space
         .mm()
@@ -75,11 +72,11 @@ fn load_segment(
 }
 
 fn rights(flags: u32) -> Prot {
-    if flags & PF_W != 0 {
-        Prot::READ_WRITE
-    } else if flags & (PF_R | PF_X) != 0 {
-        Prot::READ
-    } else {
-        Prot::NONE
-    }
+    let rights = [
+        (PF_R, Prot::READ),
+        (PF_W, Prot::READ_WRITE),
+        (PF_X, Prot::EXEC),
+    ];
+    let asked = rights.into_iter().filter(|(flag, _)| flags & flag != 0);
+    asked.fold(Prot::NONE, |prot, (_, right)| prot.with(right))
 }

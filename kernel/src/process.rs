@@ -3,11 +3,11 @@
 use core::fmt;
 
 use minflt_mm::{Errno, Mm, Signal, System, Unbalanced};
+use minflt_pgtable::Access;
 
 use crate::arch::serial::say;
 use crate::arch::trap::{Trap, UserContext};
 use crate::calls::{self, Reply};
-use crate::fault::Access;
 use crate::loader::{self, LoadError};
 use crate::machine::Kernel;
 use crate::space::Space;

@@ -1,10 +1,10 @@
 //! The boot smoke: the programs to run and how each must end.
 
 use minflt_mm::{Check, Event, Signal, System};
+use minflt_pgtable::Access;
 
 use crate::arch::serial::say;
 use crate::arch::smp;
-use crate::fault::Access;
 use crate::machine::Kernel;
 use crate::process::{self, Ending, Meanwhile, Outcome};
 
@@ -20,7 +20,7 @@ struct Run {
     ending: Ending,
 }
 
-const RUNS: [Run; 6] = [
+const RUNS: [Run; 7] = [
     Run {
         name: "checks",
         args: &["smoke"],
@@ -54,6 +54,12 @@ const RUNS: [Run; 6] = [
     Run {
         name: "run-data",
         args: &["smoke", "run-data"],
+        meanwhile: Meanwhile::Nothing,
+        ending: Ending::Faulted(Signal::AccErr, Access::Execute),
+    },
+    Run {
+        name: "run-revoked",
+        args: &["smoke", "run-revoked"],
         meanwhile: Meanwhile::Nothing,
         ending: Ending::Faulted(Signal::AccErr, Access::Execute),
     },

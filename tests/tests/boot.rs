@@ -116,7 +116,7 @@ fn linux_ends_the_smoke_alike() {
             .status
     };
     assert_eq!(run(&[]).code(), Some(0));
-    for part in ["write-readonly", "read-unmapped", "run-data"] {
+    for part in ["write-readonly", "read-unmapped", "run-data", "run-revoked"] {
         assert_eq!(run(&[part]).signal(), Some(SIGSEGV), "{part}");
     }
 }
@@ -144,6 +144,7 @@ fn passes(kernel: &Kernel, era: &Era, cpus: u32) {
         "write-readonly: SIGSEGV (SEGV_ACCERR)",
         "read-unmapped: SIGSEGV (SEGV_MAPERR)",
         "run-data: SIGSEGV (SEGV_ACCERR)",
+        "run-revoked: SIGSEGV (SEGV_ACCERR)",
     ] {
         assert!(
             boot.lines().any(|line| line == ending),

@@ -1,8 +1,8 @@
 //! The boot smoke's program: a little of everything that memory calls promise.
 //!
 //! `smoke` checks and exits with 0; a check that fails panics with its line and exits with 101.
-//! `smoke write-readonly`, `read-unmapped` and `run-data` each do one thing that must end the
-//! program by SIGSEGV; they exit with 1 if they live on.
+//! `smoke write-readonly`, `read-unmapped`, `run-data` and `run-revoked` each do one thing that must
+//! end the program by SIGSEGV; they exit with 1 if they live on.
 #![no_std]
 #![no_main]
 
@@ -19,6 +19,7 @@ fn main(args: Args) -> i32 {
         Some("write-readonly") => write_readonly(),
         Some("read-unmapped") => read_unmapped(),
         Some("run-data") => run_data(),
+        Some("run-revoked") => run_revoked(),
         Some(other) => {
             say!("smoke: no such part: {other}");
             2
@@ -33,6 +34,7 @@ fn checks(args: Args) -> i32 {
         Ok(memory) => memory_calls(&memory),
         Err(error) => panic!("mmap: {error:?}"),
     }
+    assert_eq!(run_code().map(drop), Ok(()), "code runs where it may");
     bad_arguments();
     say!("smoke: {PAGES} pages written, verified, discarded, protected and unmapped");
     0
@@ -245,6 +247,29 @@ fn run_data() -> i32 {
     };
     memory.store(0, 0xc3);
     // SAFETY: (1) the mapping was made without PROT_EXEC.
+    unsafe { memory.call(0) };
+    1
+}
+
+/// Makes a page of code, runs it, and returns it, still executable.
+fn run_code() -> Result<Mapping, Errno> {
+    let memory = Mapping::new(1)?;
+    memory.store(0, 0xc3);
+    memory.protect(0, 1, Prot::ReadExecute)?;
+    // SAFETY: (1) what was stored is a function that returns.
+    unsafe { memory.call(0) };
+    Ok(memory)
+}
+
+/// Runs code, and again after the right to was taken: the CPU has its translation still.
+fn run_revoked() -> i32 {
+    let Ok(memory) = run_code() else {
+        return 3;
+    };
+    if memory.protect(0, 1, Prot::ReadWrite).is_err() {
+        return 3;
+    }
+    // SAFETY: (1) the page is no longer executable.
     unsafe { memory.call(0) };
     1
 }

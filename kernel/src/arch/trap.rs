@@ -3,12 +3,13 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
+use minflt_pgtable::Access;
 use x86_64::instructions::interrupts;
 use x86_64::registers::control::Cr2;
 
 use super::paging::USER_END;
 use super::{gdt, interrupt, uaccess};
-use crate::fault::Access;
+use crate::fault;
 use crate::task;
 
 /// The vector number that stands for SYSCALL in a frame; exceptions are below 32.
@@ -164,7 +165,7 @@ impl UserContext {
         } = self.frame;
         match vector {
             SYSCALL => Trap::Syscall(rax, [rdi, rsi, rdx, r10, r8, r9]),
-            PAGE_FAULT => Trap::PageFault(Cr2::read_raw(), Access::from_error_code(error)),
+            PAGE_FAULT => Trap::PageFault(Cr2::read_raw(), fault::access(error)),
             _ if interrupt::is_interrupt(vector) => {
                 interrupt::serve(vector);
                 Trap::Interrupt
@@ -220,7 +221,7 @@ extern "C" fn kernel_trap(frame: &mut Frame) {
     let Some(space) = task::current().space() else {
         panic!("an access to a program, and there is none: {addr:#x}");
     };
-    let access = Access::from_error_code(frame.error);
+    let access = fault::access(frame.error);
     // A fault may sleep, and wait for other CPUs. Whoever accesses a program has interrupts on.
     if frame.rflags & INTERRUPTS_ON == 0 {
         panic!("an access to a program with interrupts off: {frame:#x?}");
