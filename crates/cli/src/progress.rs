@@ -91,7 +91,7 @@ impl Progress {
                     let (done, of) = (bar.position(), bar.length().unwrap_or(0));
                     let seconds = bar.elapsed().as_secs();
                     complain(format_args!(
-                        "minflt: {done} of {of} after {seconds} s: {}",
+                        "minflt: {done} of {of} after {seconds} s: {:.60}",
                         bar.message()
                     ));
                 }
