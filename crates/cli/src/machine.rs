@@ -34,7 +34,8 @@ fn governor() -> String {
     fs::read_to_string(path).map_or("unknown".into(), |text| text.trim().into())
 }
 
-fn ram_kib() -> Option<u64> {
+/// Memory of this machine in KiB, where it says.
+pub(crate) fn ram_kib() -> Option<u64> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let total = info.lines().find_map(|it| it.strip_prefix("MemTotal:"))?;
     total.split_whitespace().next()?.parse().ok()

@@ -1,8 +1,8 @@
 //! The boot smoke's program: a little of everything that memory calls promise.
 //!
 //! `smoke` checks and exits with 0; a check that fails panics with its line and exits with 101.
-//! `smoke write-readonly`, `read-unmapped`, `run-data` and `run-revoked` each do one thing that must
-//! end the program by SIGSEGV; they exit with 1 if they live on.
+//! `smoke write-readonly`, `read-unmapped`, `run-data` and `run-revoked` each do one thing that
+//! must end the program by SIGSEGV; they exit with 1 if they live on.
 #![no_std]
 #![no_main]
 

@@ -13,6 +13,7 @@ use crate::choice::{Named, asked_eras, counts, plain_eras};
 use crate::commands::why;
 use crate::error::{Error, failed, usage};
 use crate::files::{replace, writable};
+use crate::machine::ram_kib;
 use crate::out::{outln, table_text};
 use crate::parallel;
 use crate::progress::{Deadline, Progress, left_out};
@@ -26,7 +27,11 @@ pub(super) use work::{KINDS, Kind};
 
 /// Memory of a machine of few CPUs.
 const LEAST_RAM: u64 = 4 << 30;
-/// Runs at a time: each holds a machine in memory.
+/// Memory set aside for each run, which holds a machine. A run of 1,024 threads takes 515 MiB at
+/// most (`/usr/bin/time minflt curves page-fault1 --threads 1024 --era spf-2017 --seeds 1`), and
+/// others need memory, too.
+const KIB_A_RUN: u64 = 2 << 20;
+/// Runs at a time where the machine does not say how much memory it has.
 const AT_ONCE: usize = 2;
 
 /// One run to make.
@@ -208,7 +213,9 @@ fn all(
         order.reverse();
     }
     let progress = Progress::with_estimate(quiet, jobs.iter().map(Job::effort).sum());
-    let done = parallel::map_at_most(AT_ONCE, &order, |at| {
+    let runs = |kib: u64| (kib / KIB_A_RUN).max(1) as usize;
+    let at_once = ram_kib().map_or(AT_ONCE, runs);
+    let done = parallel::map_at_most(at_once, &order, |at| {
         if deadline.is_over() {
             return Ok((*at, None));
         }
