@@ -91,7 +91,7 @@ fn madvise(mm: &Mm<Kernel>, addr: u64, len: u64, advice: u64) -> Result<u64, Err
     Ok(0)
 }
 
-/// Stores the number of the CPU and of its node: both zero, there is one of each.
+/// Stores the number of the CPU and of its node: both zero, programs run on the boot CPU.
 fn getcpu(cpu: u64, node: u64) -> Result<u64, Errno> {
     for addr in [cpu, node] {
         if addr != 0 {

@@ -329,8 +329,13 @@ unsafe impl Mmu for Kernel {
     }
 
     fn flush_everything(_at: &Pc) {
-        if !is_deaf() {
-            tlb::flush_all();
+        if is_deaf() {
+            return;
+        }
+        tlb::flush_all();
+        let task = task::current();
+        if task.in_handler().get() {
+            task.swept().set(true);
         }
     }
 

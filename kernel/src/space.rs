@@ -55,6 +55,7 @@ impl<'m> Space<'m> {
         self.root.share_kernel_half(kernel_map::root());
         let irq = Kernel::irq_save();
         self.mm.activate();
+        task::current().swept().set(false);
         // SAFETY: (1) the root has the kernel's half, and `mm` maps below it what is the program's.
         unsafe { self.root.activate() };
         task::current().root().set(self.root.phys());
@@ -95,12 +96,15 @@ pub(crate) fn access<T>(
     if task.kept().get() == 0 {
         task.kept().set(root);
     }
-    if task.root().get() == root {
-        // A shootdown may have found another address space loaded, and left this one's mask.
-        let irq = Kernel::irq_save();
+    // `mm` may have found another address space loaded here and taken this CPU off its mask, after
+    // it flushed everything. What the CPU filled from the root since is stale: it is loaded again.
+    let irq = Kernel::irq_save();
+    let stays = task.root().get() == root && !task.swept().get();
+    if stays {
         space.mm.activate();
-        Kernel::irq_restore(irq);
-    } else {
+    }
+    Kernel::irq_restore(irq);
+    if !stays {
         space.activate();
     }
     let result = task.with_space(&space, access);

@@ -47,6 +47,8 @@ pub(crate) struct Task {
     kept: Cell<u64>,
     /// Whether it was interrupted, and the handler runs.
     in_handler: Cell<bool>,
+    /// Whether a handler flushed all translations since the active root was loaded.
+    swept: Cell<bool>,
 }
 
 // SAFETY: by the type's invariants, what others than the task touch is atomic.
@@ -71,6 +73,7 @@ pub(crate) fn init(cpus: u32) {
             root: Cell::new(0),
             kept: Cell::new(0),
             in_handler: Cell::new(false),
+            swept: Cell::new(false),
         };
         // SAFETY: (1) within the frames.
         let at = unsafe { base.add(index as usize) };
@@ -204,6 +207,12 @@ impl Task {
     /// Whether the handler of interrupts runs on its CPU, as this task. The caller is the task.
     pub(crate) const fn in_handler(&self) -> &Cell<bool> {
         &self.in_handler
+    }
+
+    /// Whether a handler flushed all translations of its CPU since the active root was loaded.
+    /// The caller is the task.
+    pub(crate) const fn swept(&self) -> &Cell<bool> {
+        &self.swept
     }
 
     /// Lets `space` be found by traps while `work` runs. The caller is the task.
