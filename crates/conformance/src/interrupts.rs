@@ -80,11 +80,13 @@ fn taken<B: Bed>(board: &Board<On<B>>, what: &'static str, wanted: u64) -> Resul
     crate::board::settle::<On<B>>(what, wanted, || board.taken(1).min(wanted))
 }
 
-/// CPU 1 does `wait` until it is told to go on; CPU 0 interrupts it meanwhile, and looks whether
-/// that was taken. `wake` ends the wait.
+/// CPU 1 does `first`, and then `wait` until it is told to go on; CPU 0 interrupts it meanwhile,
+/// and looks whether that was taken. `wake`, once, ends the wait, which may not have begun yet:
+/// where the hardware takes interrupts, one is taken before it, too.
 fn while_it<B: Bed>(
     bed: &B,
     what: &'static str,
+    first: impl Fn(&Board<On<B>>) + Sync,
     wait: impl Fn(&Board<On<B>>) + Sync,
     wake: impl Fn(&Board<On<B>>) + Sync,
 ) -> Result<(), Broken> {
@@ -92,6 +94,7 @@ fn while_it<B: Bed>(
     let board = counting::<B>(&at);
     let ended = bed.run(&at, 2, &|cpu| {
         if cpu == 1 {
+            first(board);
             board.word(TASK).store(
                 minflt_sync::this_task::<On<B>>().0.into(),
                 Ordering::Release,
@@ -117,21 +120,25 @@ fn while_it<B: Bed>(
 /// Interrupts are taken in a wait for a word.
 fn in_wait<B: Bed>(bed: &B) -> Result<(), Broken> {
     let wait = |board: &Board<On<B>>| board.word(GO).wait_until(u64::MAX, 1);
-    while_it(bed, "interrupts taken in `wait_until`", wait, |_| {})
+    while_it(
+        bed,
+        "interrupts taken in `wait_until`",
+        |_| {},
+        wait,
+        |_| {},
+    )
 }
 
 /// Interrupts are taken in a wait for a lock of one word.
 fn in_take<B: Bed>(bed: &B) -> Result<(), Broken> {
-    let (lock, begun, free, taken) = (4, 5, 0, 1);
-    let at_first = |board: &Board<On<B>>| {
-        if board.word(begun).swap(1, Ordering::AcqRel) == 0 {
-            board.word(lock).store(taken, Ordering::Release);
-        }
-        board.word(lock).take(free, taken, Ordering::Acquire);
-    };
-    while_it(bed, "interrupts taken in `take`", at_first, |board| {
-        board.word(lock).store(free, Ordering::Release);
-    })
+    let (lock, free, taken) = (4, 0, 1);
+    while_it(
+        bed,
+        "interrupts taken in `take`",
+        |board| board.word(lock).store(taken, Ordering::Release),
+        |board| board.word(lock).take(free, taken, Ordering::Acquire),
+        |board| board.word(lock).store(free, Ordering::Release),
+    )
 }
 
 /// Interrupts are taken in sleep.
@@ -139,6 +146,7 @@ fn in_park<B: Bed>(bed: &B) -> Result<(), Broken> {
     while_it(
         bed,
         "interrupts taken in `park`",
+        |_| {},
         |_| On::<B>::park(),
         |board| {
             let task = board.word(TASK).load(Ordering::Acquire) as u32;
@@ -152,6 +160,7 @@ fn in_pass<B: Bed>(bed: &B) -> Result<(), Broken> {
     while_it(
         bed,
         "interrupts taken in `pass`",
+        |_| {},
         |_| On::<B>::pass(),
         |_| {},
     )
