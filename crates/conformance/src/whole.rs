@@ -45,6 +45,8 @@ pub(crate) const fn checks<B: Bed>() -> [Check<B>; 6] {
 
 /// Where the words lie that contexts tell each other things by: a page each.
 const BOARD: u64 = 0x2000_0000;
+/// How many there are.
+const WORDS: u64 = 8;
 /// Where is what a check is about.
 const BASE: u64 = 0x4000_0000;
 /// Rounds of a check.
@@ -94,18 +96,21 @@ fn in_a_space<B: Bed>(
         let words = Place::Fixed(word::<B>(0));
         done(
             "a mapping",
-            mm.mmap(words, 8 * page::<B>(), Prot::READ_WRITE),
+            mm.mmap(words, WORDS * page::<B>(), Prot::READ_WRITE),
         )?;
         Ok(mm)
     })?;
-    bed.run(system.machine(), cpus, &|cpu| {
-        let user = User {
-            bed,
-            thread: mm.thread(),
-            mm: &mm,
-        };
-        work(cpu, &user)
+    let user = || User {
+        bed,
+        thread: mm.thread(),
+        mm: &mm,
+    };
+    // The words' pages are there from now on: what a check finds is not about them.
+    bed.run(system.machine(), 1, &|_| {
+        let user = user();
+        (0..WORDS).try_for_each(|n| user.write(word::<B>(n), 0))
     })?;
+    bed.run(system.machine(), cpus, &|cpu| work(cpu, &user()))?;
     bed.alone(system.machine(), || {
         drop(mm);
         let ledger = done("the ledger balances", system.check_ledger(&[]))?;
