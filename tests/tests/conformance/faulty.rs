@@ -9,6 +9,7 @@
 
 use core::cell::Cell;
 use core::fmt;
+use core::time::Duration;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_host::{Host, HostInstance};
 use minflt_pgtable::{Facts, Mmu, SpaceId, Tlb, X86_64};
@@ -73,6 +74,20 @@ pub(crate) fn with<R>(defect: Defect, work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// Longer than a context that waits for another one sleeps between two looks: what is not one step
+/// here takes so long that the other comes in between, also on a busy machine.
+const LONG: Duration = Duration::from_micros(300);
+
+/// Lets others run; for [`LONG`] now and then.
+fn linger() {
+    thread_local!(static TIMES: Cell<u32> = const { Cell::new(0) });
+    TIMES.set(TIMES.get() + 1);
+    match TIMES.get().is_multiple_of(64) {
+        true => thread::sleep(LONG),
+        false => thread::yield_now(),
+    }
+}
+
 /// The host's machine with [`with`]'s defect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Faulty;
@@ -87,7 +102,7 @@ unsafe impl Machine for Faulty {
     fn rmw<W: Word>(p: &W::Prim, op: Rmw, value: W, order: Ordering) -> W {
         if has(Defect::RmwLoses) {
             let old = W::load(p, Ordering::Acquire);
-            thread::yield_now();
+            linger();
             let apart = W::prim(old);
             W::rmw(&apart, op, value, order);
             W::store(p, W::load(&apart, Ordering::Relaxed), Ordering::Release);
@@ -238,7 +253,7 @@ unsafe impl Mmu for Faulty {
     fn user_merge(at: &HostInstance, pfn: Pfn, offset: u64, value: u64, mask: u64) {
         if has(Defect::MergeLoses) {
             let kept = Sound::user_load(at, pfn, offset) & !mask;
-            thread::yield_now();
+            thread::sleep(LONG);
             Sound::user_store(at, pfn, offset, kept | (value & mask));
             return;
         }
