@@ -12,6 +12,10 @@ use std::process::Command;
 use std::thread;
 
 const FAULTS: &str = "1000000";
+/// By how much the counts may differ of machines that do the same: the code is compiled for each,
+/// and not always inlined alike. It was 370 instructions of 1,733,130,958, three for each of 123
+/// munmaps, in `Zap::free_below`. One instruction a fault is a thousand times this bound.
+const INLINING: u64 = 1000;
 
 /// Where cargo put this test, and puts the example.
 fn target() -> PathBuf {
@@ -78,8 +82,11 @@ fn a_million_faults_pay_neither_for_the_door_nor_for_controls() {
     );
     // A count that misses the faults would be equal, too.
     assert!(door > 100_000_000, "{door}");
-    assert_eq!(door, bare, "the door costs something");
     // A fault passes the door some fifty times; the least a door can do is an instruction.
+    assert!(
+        door.abs_diff(bare) <= INLINING,
+        "the door costs something: {door}, {bare} without"
+    );
     assert!(
         busy > door + 10_000_000,
         "a door that does something is not seen: {busy}, {door}"
