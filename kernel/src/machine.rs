@@ -12,7 +12,7 @@
 use core::fmt;
 use core::ops::Range;
 
-use minflt_addr::{Pfn, VirtAddr, VirtRange};
+use minflt_addr::{Pfn, VirtRange};
 use minflt_pgtable::{Facts, Mmu, SpaceId, Tlb, X86_64};
 use minflt_sync::lockdep::might_sleep;
 use minflt_sync::prim::AtomicU64;
@@ -151,7 +151,7 @@ impl Instance for Pc {
 
 // SAFETY: (1) tasks are made at boot and stay; GS names the running one until it is exchanged for
 // another. (2) the default word operations are the core operations. (3) `context` looks among all
-// tasks.
+// tasks. (4) each CPU has one task.
 unsafe impl Machine for Kernel {
     type Instance = Pc;
     /// The kernel is a test bed before it is fast: lock order is checked.
@@ -324,7 +324,7 @@ unsafe impl Mmu for Kernel {
         }
         let first = range.start().align_down(X86_64::SHIFT);
         for page in 0..pages {
-            invalidate(VirtAddr(first.0 + page * PAGE));
+            tlb::flush(x86_64::VirtAddr::new(first.0 + page * PAGE));
         }
     }
 
@@ -352,11 +352,6 @@ fn is_deaf() -> bool {
 /// A negative control: from now on CPUs acknowledge the flushes that others ask for, and do none.
 pub(crate) fn make_deaf() {
     DEAF.store(1, Ordering::Relaxed);
-}
-
-/// Makes this CPU forget its translation of one page.
-pub(crate) fn invalidate(addr: VirtAddr) {
-    tlb::flush(x86_64::VirtAddr::new(addr.0));
 }
 
 /// Tells the CPU that it spins.

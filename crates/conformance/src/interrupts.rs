@@ -1,7 +1,7 @@
 //! Interrupts between CPUs: taken everywhere they are promised to be, and nowhere else.
 
 use crate::board::{At, Board, On};
-use crate::{Bed, Broken, Check, ensure, same};
+use crate::{Bed, Broken, Check, same};
 use core::ptr;
 use minflt_pgtable::Mmu;
 use minflt_sync::{CpuMask, Instance, IpiHandler, Machine, Ordering, this_cpu};
@@ -69,9 +69,10 @@ fn counting<B: Bed>(at: &At<B>) -> &Board<On<B>> {
     board
 }
 
-fn mask(cpus: &[u32]) -> CpuMask {
+/// CPU 1.
+fn cpu_1() -> CpuMask {
     let mut mask = CpuMask::empty();
-    cpus.iter().for_each(|cpu| mask.insert(*cpu));
+    mask.insert(1);
     mask
 }
 
@@ -106,7 +107,7 @@ fn while_it<B: Bed>(
             return Ok(());
         }
         board.settle("the other context began", READY, 1)?;
-        On::<B>::send_ipi(&at, &mask(&[1]));
+        On::<B>::send_ipi(&at, &cpu_1());
         let came = taken::<B>(board, what, 1);
         board.word(GO).store(1, Ordering::Release);
         wake(board);
@@ -173,7 +174,7 @@ fn deferred<B: Bed>(bed: &B) -> Result<(), Broken> {
     let ended = bed.run(&at, 2, &|cpu| {
         if cpu == 0 {
             board.settle("the other context turned interrupts off", READY, 1)?;
-            On::<B>::send_ipi(&at, &mask(&[1]));
+            On::<B>::send_ipi(&at, &cpu_1());
             board.word(GO).store(1, Ordering::Release);
             return taken::<B>(board, "interrupts taken once they are on", 1);
         }
@@ -201,7 +202,7 @@ fn to_whom<B: Bed>(bed: &B) -> Result<(), Broken> {
     let ended = bed.run(&at, 3, &|cpu| {
         board.meet(3, 1)?;
         if cpu == 0 {
-            On::<B>::send_ipi(&at, &mask(&[1]));
+            On::<B>::send_ipi(&at, &cpu_1());
             taken::<B>(board, "interrupts of the CPU they were sent to", 1)?;
         }
         board.meet(3, 2)?;
@@ -210,8 +211,7 @@ fn to_whom<B: Bed>(bed: &B) -> Result<(), Broken> {
             board.taken(2),
             0,
         )?;
-        let of_sender = board.taken(0);
-        ensure("interrupts of the sender", of_sender, 0, of_sender == 0)
+        same("interrupts of the sender", board.taken(0), 0)
     });
     at.set_ipi_handler(None);
     ended

@@ -22,7 +22,7 @@
 //! reported before it runs.
 //!
 //! # Cost
-//! About a second on real threads; 30,000 simulated accesses a check.
+//! 0.4 s on real threads (`cargo test -p minflt-tests --test conformance passed_through`).
 
 #![no_std]
 

@@ -198,9 +198,13 @@ fn take<B: Bed>(bed: &B) -> Result<(), Broken> {
     let (lock, counter) = (0, 1);
     bed.run(&at, 2, &|_| {
         board.meet(2, 1)?;
-        for _ in 0..TURNS {
+        for turn in 0..TURNS {
             board.word(lock).take(0, 1, Ordering::Acquire);
             let found = board.word(counter).load(Ordering::Relaxed);
+            if turn % 64 == 0 {
+                // Time for the other CPU to come in, if it can.
+                On::<B>::pass();
+            }
             board.word(counter).store(found + 1, Ordering::Relaxed);
             board.word(lock).store(0, Ordering::Release);
         }

@@ -198,7 +198,7 @@ macro_rules! memory_as_the_base {
     };
 }
 
-// SAFETY: 1 and 3: those of `Host`. 2: the core operations themselves.
+// SAFETY: 1, 3 and 4: those of `Host`. 2: the core operations themselves.
 unsafe impl<P: Paging> Machine for HostBare<P> {
     type Instance = HostInstance;
     const CHECKED: bool = false;
@@ -245,7 +245,7 @@ unsafe impl<P: Paging> Mmu for HostBare<P> {
     memory_as_the_base!();
 }
 
-// SAFETY: 1 and 3: those of `Host`. 2: the default word operations are the core operations.
+// SAFETY: 1, 3 and 4: those of `Host`. 2: the default word operations are the core operations.
 unsafe impl<P: Paging, D: Door> Machine for HostWith<P, D> {
     type Instance = HostInstance;
     const CHECKED: bool = false;

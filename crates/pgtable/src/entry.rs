@@ -126,7 +126,7 @@ impl<P: Paging> Pte<P> {
     #[inline(always)]
     #[must_use]
     pub fn with_exec(self, exec: bool) -> Self {
-        let neither = self.raw & !(P::bits().exec | P::bits().no_exec);
+        let neither = self.raw & !P::bits().of_exec();
         Self::of(match exec {
             true => neither | P::bits().exec,
             false => neither | P::bits().no_exec,
@@ -137,8 +137,7 @@ impl<P: Paging> Pte<P> {
     #[inline(always)]
     #[must_use]
     pub fn is_exec(self) -> bool {
-        let (set, clear) = (P::bits().exec, P::bits().no_exec);
-        self.raw & (set | clear) == set
+        self.raw & P::bits().of_exec() == P::bits().exec
     }
 
     /// The same, used.
@@ -362,7 +361,7 @@ impl<P: Paging> fmt::Debug for Pte<P> {
             Grant::Read => "r-",
             Grant::Write => "rw",
         };
-        let has_bit = P::bits().exec | P::bits().no_exec != 0;
+        let has_bit = P::bits().of_exec() != 0;
         let exec = if has_bit && self.is_exec() { "x" } else { "" };
         let young = if self.is_young() { "a" } else { "-" };
         let dirty = if self.is_dirty() { "d" } else { "-" };

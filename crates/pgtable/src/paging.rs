@@ -287,6 +287,15 @@ pub struct Bits {
     pub pfn_shift: u32,
 }
 
+impl Bits {
+    /// The bits that say whether instruction fetches are granted; 0 where none does.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of_exec(&self) -> u64 {
+        self.exec | self.no_exec
+    }
+}
+
 /// How the bytes of an entry stand in memory, whatever the kernel's own order is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ByteOrder {

@@ -20,13 +20,6 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether it is a store.
-    #[inline(always)]
-    #[must_use]
-    pub const fn stores(self) -> bool {
-        matches!(self, Self::Write)
-    }
-
     /// The least grant that lets the access through; a fetch needs [`Pte::is_exec`] as well.
     #[must_use]
     pub const fn needs(self) -> Grant {

@@ -194,7 +194,7 @@ pub(super) fn fetch_protect<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     warm(stage, 0);
     let returned = Rc::new(Cell::new(0));
     let seen = Rc::clone(&returned);
-    let can_refuse = P::bits().exec | P::bits().no_exec != 0;
+    let can_refuse = P::bits().of_exec() != 0;
     plays(vec![
         boxed(move || {
             stage.protect(0, 1, Prot::READ_WRITE);

@@ -94,6 +94,7 @@ fn my_cx<'a>() -> &'a Cx {
 //    thread's own.
 // 2. Every word operation ends in the core operation on the word given, with the ordering given.
 // 3. `context` gives an initialized context of the run, or of an earlier run, or the caller's own.
+// 4. A task gives its CPU to another in `park`, and at the end of its time slice in user mode.
 unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     type Instance = SimInstance;
 

@@ -65,6 +65,7 @@ low64:
     jmpq *%rax
 
     .balign 8
+    .globl boot_gdt
 boot_gdt:
     .quad 0
     .quad 0x00209a0000000000    // 64-bit code, ring 0

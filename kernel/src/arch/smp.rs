@@ -26,7 +26,6 @@ unsafe extern "C" {
     safe static trampoline_start: u8;
     safe static trampoline_end: u8;
     safe static trampoline_jump: u8;
-    safe static trampoline_gdt_address: u8;
     static mut ap_root: u64;
     static mut ap_stack: u64;
     static mut ap_number: u64;
@@ -188,14 +187,12 @@ fn place_trampoline(page: u64) {
     // SAFETY: (1) `len` bytes of the image's constants; (2) a page of RAM that nobody uses, in the
     // direct map; they are not the same.
     unsafe { ptr::copy_nonoverlapping(&raw const trampoline_start, to, len) };
-    for symbol in [&trampoline_jump, &trampoline_gdt_address] {
-        // SAFETY: (1) within the page.
-        let word = unsafe { to.add(offset_of(symbol)) }.cast::<u32>();
-        // SAFETY: (1) four bytes within the copy.
-        let offset = unsafe { word.read_unaligned() };
-        // SAFETY: (1) the same ones.
-        unsafe { word.write_unaligned(offset + page as u32) };
-    }
+    // SAFETY: (1) within the page.
+    let jump = unsafe { to.add(offset_of(&trampoline_jump)) }.cast::<u32>();
+    // SAFETY: (1) four bytes within the copy.
+    let offset = unsafe { jump.read_unaligned() };
+    // SAFETY: (1) the same ones.
+    unsafe { jump.write_unaligned(offset + page as u32) };
 }
 
 /// Tables of the firmware, through the direct map.

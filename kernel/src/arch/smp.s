@@ -1,7 +1,7 @@
 // From the start-up interrupt (real mode, at the page that it names) to `ap_main` in long mode.
 // AT&T syntax. The code up to `trampoline_end` is copied to that page, whose address smp.rs adds to
-// the three addresses in it; it runs on the first tables of boot.s, which map the page at its
-// physical address.
+// that of the jump in it; it runs on the first segments and tables of boot.s, which map both at
+// their physical addresses.
 
     .section .rodata.trampoline, "a", @progbits
     .balign 16
@@ -40,16 +40,9 @@ trampoline_jump:
     .balign 4
 trampoline_root:
     .long boot_pml4_phys
-    .balign 8
-trampoline_gdt:
-    .quad 0
-    .quad 0x00209a0000000000                // 64-bit code, ring 0
-    .quad 0x0000920000000000                // data, ring 0
 trampoline_gdt_pointer:
     .word 23
-    .globl trampoline_gdt_address
-trampoline_gdt_address:
-    .long trampoline_gdt - trampoline_start // the page's address is added
+    .long boot_gdt                          // of boot.s, at its physical address
     .globl trampoline_end
 trampoline_end:
 

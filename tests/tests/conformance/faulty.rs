@@ -28,6 +28,18 @@ pub(crate) enum Defect {
     RmwLoses,
     /// It returns the new value.
     OldIsNew,
+    /// An exchange is a load, a comparison and a store.
+    CasLoses,
+    /// `take` does not wait for a lock that is taken.
+    TakeOpen,
+    /// `add_local` adds nothing.
+    AddLocalLost,
+    /// Every context is found to be the caller's.
+    ContextOwn,
+    /// Nobody is said to run.
+    NobodyRuns,
+    /// A store of the user reaches the next frame, too.
+    StoreBeside,
     /// `Cx::irq_off` is not kept.
     IrqNotCounted,
     /// `irq_save` says that interrupts were on, always.
@@ -115,12 +127,44 @@ unsafe impl Machine for Faulty {
         old
     }
 
+    fn cas<W: Word>(p: &W::Prim, old: W, new: W, ok: Ordering, fail: Ordering) -> Result<W, W> {
+        if has(Defect::CasLoses) {
+            let found = W::load(p, Ordering::Acquire);
+            linger();
+            if found != old {
+                return Err(found);
+            }
+            W::store(p, new, Ordering::Release);
+            return Ok(found);
+        }
+        W::cas(p, old, new, ok, fail)
+    }
+
+    fn take<W: Word>(p: &W::Prim, free: W, taken: W, ok: Ordering) {
+        if has(Defect::TakeOpen) {
+            W::store(p, taken, Ordering::Release);
+            return;
+        }
+        while Self::cas(p, free, taken, ok, Ordering::Relaxed).is_err() {
+            Self::wait_until(p, W::narrow(u64::MAX), free);
+        }
+    }
+
+    fn add_local<W: Word>(p: &W::Prim, value: W, order: Ordering) {
+        if !has(Defect::AddLocalLost) {
+            Sound::add_local(p, value, order);
+        }
+    }
+
     fn cx() -> *const Cx {
         Sound::cx()
     }
 
     fn context(task: TaskId) -> *const Cx {
-        Sound::context(task)
+        match has(Defect::ContextOwn) {
+            true => Sound::cx(),
+            false => Sound::context(task),
+        }
     }
 
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W) {
@@ -155,7 +199,7 @@ unsafe impl Machine for Faulty {
     }
 
     fn is_running(task: TaskId) -> bool {
-        Sound::is_running(task)
+        !has(Defect::NobodyRuns) && Sound::is_running(task)
     }
 
     fn is_idle() -> bool {
@@ -248,6 +292,9 @@ unsafe impl Mmu for Faulty {
 
     fn user_store(at: &HostInstance, pfn: Pfn, offset: u64, value: u64) {
         Sound::user_store(at, pfn, offset, value);
+        if has(Defect::StoreBeside) {
+            Sound::user_store(at, Pfn(pfn.0 + 1), offset, value);
+        }
     }
 
     fn user_merge(at: &HostInstance, pfn: Pfn, offset: u64, value: u64, mask: u64) {

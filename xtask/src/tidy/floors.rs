@@ -53,7 +53,12 @@ const BESIDE: &[(&str, &[&str])] = &[
     ("entry/walk", &["entry/shootdown", "entry/table"]),
     (
         "entry/zap",
-        &["entry/shootdown", "entry/table", "entry/walk"],
+        &[
+            "entry/allowed",
+            "entry/shootdown",
+            "entry/table",
+            "entry/walk",
+        ],
     ),
     ("space/look", &["space/tree", "space/vma"]),
     ("space/own_lock", &["space/vma"]),

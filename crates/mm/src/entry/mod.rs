@@ -1,5 +1,6 @@
 //! Page-table entries: their locks, exchanges and TLB shootdown.
 
+pub(crate) mod allowed;
 pub(crate) mod shootdown;
 pub(crate) mod slot;
 pub(crate) mod table;

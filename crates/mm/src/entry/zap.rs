@@ -35,6 +35,7 @@
 use crate::base::attrs::Prot;
 use crate::base::config::NegativeControl;
 use crate::base::event::Event;
+use crate::entry::allowed::Allowed;
 use crate::entry::shootdown;
 use crate::entry::table;
 use crate::entry::walk::{Tables, pages};
@@ -43,7 +44,7 @@ use crate::mm::Mm;
 use crate::system::System;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{
-    Exchange, Gather, Grant, Leaf, Mmu, NonPresent, Paging, Pte, index_of, span_of, span_shift,
+    Exchange, Gather, Leaf, Mmu, NonPresent, Paging, Pte, index_of, span_of, span_shift,
 };
 use minflt_sync::order::PageTableLock;
 use minflt_sync::{Cost, Ordering, SpinGuard};
@@ -142,44 +143,22 @@ impl<'m, M: Mmu> Zap<'m, M> {
     /// Lowers what the entries of `range` grant to what `prot` allows. The right to fetch is given
     /// as well as taken: nothing else hangs on it.
     pub(crate) fn protect(&mut self, range: VirtRange, prot: Prot) {
-        let (allowed, exec) = (prot.grant(), prot.exec());
+        let allowed = Allowed::by(self.mm().system(), prot);
         let keeps_moving = self.mm().system().lacks(NegativeControl::MoveKeepsGrant);
-        let flushes = !self.mm().system().lacks(NegativeControl::FetchWithoutFlush);
         let how = self.mm().exchange_under_lock();
         let mut at = range.start();
         while let Some((leaf, span)) = self.tables.next_table(&mut at, range) {
             let _held = self.mm().table_lock(leaf.table).lock();
             for page in pages::<M>(span) {
                 let entry = self.tables.entry(leaf.table, page.start());
-                let lowered = |old: Grant| match allowed {
-                    Grant::Nothing => Grant::Nothing,
-                    // What was read-only before may be read-only for a reason of its own: the
-                    // next store finds out.
-                    Grant::Read | Grant::Write => old.min(allowed).max(Grant::Read),
+                let change = |pte: Pte<M::Paging>| match pte.moving() {
+                    Some(_) if !keeps_moving => allowed.of_moving(pte),
+                    _ => allowed.of_mapped(pte),
                 };
-                let lower = |pte: Pte<M::Paging>| {
-                    if pte.moving().is_some() && !keeps_moving {
-                        let grant = lowered(pte.grant_later());
-                        let new = pte.granting_later(grant).with_exec(exec);
-                        return (new != pte).then_some(new);
-                    }
-                    if !pte.is_mapped() {
-                        return None;
-                    }
-                    let grant = lowered(pte.grant());
-                    let lower = if grant == pte.grant() {
-                        pte
-                    } else {
-                        pte.with_grant(grant)
-                    };
-                    let new = lower.with_exec(exec);
-                    (new != pte).then_some(new)
-                };
-                let takes = |old: Pte<M::Paging>| {
-                    let fetches = old.is_present() && old.is_exec() && !exec;
-                    old.grant() > allowed || fetches && flushes
-                };
-                if entry.update(how, lower).is_ok_and(takes) {
+                if entry
+                    .update(how, change)
+                    .is_ok_and(|old| allowed.takes_from(old))
+                {
                     self.gather.touch(page);
                 }
             }

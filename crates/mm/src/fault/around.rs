@@ -242,12 +242,8 @@ impl<M: Mmu> Fault<'_, M> {
             return false;
         }
         page.frame().maps.add(1, Ordering::Relaxed);
-        let pte = self.pte_around(
-            stable,
-            cache,
-            stable.entry_for(page.pfn(), Grant::Read),
-            addr,
-        );
+        let pte = stable.entry_for(page.pfn(), Grant::Read);
+        let pte = self.pte_around(stable, cache, pte, addr);
         let put_in = match sys.config.protocol {
             // Faults exchange without the lock.
             Protocol::CompareExchange => {

@@ -73,9 +73,10 @@ pub(crate) struct Fault<'m, M: Mmu> {
     mm: &'m Mm<M>,
     share: &'m Share,
     addr: VirtAddr,
-    /// A load or a store: to fetch is to load, once that is allowed.
+    /// What was tried.
+    tried: Access,
+    /// The same as a load or a store: to fetch is to load, once that is allowed.
     access: Access,
-    fetches: bool,
     /// The fault filled a frame in a way that prefetches the next frame's lines.
     filled: Cell<bool>,
     /// The descriptors of the pages around were asked for.
@@ -260,11 +261,11 @@ impl<'m, M: Mmu> Fault<'m, M> {
             mm,
             share,
             addr,
+            tried: access,
             access: match access {
                 Access::Execute => Access::Read,
                 data => data,
             },
-            fetches: matches!(access, Access::Execute),
             filled: Cell::new(false),
             asked: Cell::new(false),
             wanted: Cell::new(None),
@@ -276,15 +277,6 @@ impl<'m, M: Mmu> Fault<'m, M> {
 }
 
 impl<M: Mmu> Fault<'_, M> {
-    /// What was tried, by name.
-    #[inline(always)]
-    const fn asked(&self) -> Access {
-        match self.fetches {
-            true => Access::Execute,
-            false => self.access,
-        }
-    }
-
     /// The page is not in a frame that could be mapped now.
     #[cold]
     fn away(

@@ -71,7 +71,7 @@ impl<M: Mmu> Fault<'_, M> {
     /// prepare; open; commit; finish.
     #[inline(always)]
     pub(super) fn in_order(&self, stable: &Stable<'_, M>) -> Result<Kind, Stop> {
-        stable.check_access(self.asked())?;
+        stable.check_access(self.tried)?;
         M::phase(Phase::Prepare);
         match stable.view.file.is_file() {
             false => self.anon(stable),

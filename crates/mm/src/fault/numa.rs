@@ -118,6 +118,7 @@ impl<M: Mmu> Fault<'_, M> {
         let grant = stable.view.prot.grant().min(most);
         let stored = self.access == Access::Write && grant == Grant::Write;
         let access = if stored { Access::Write } else { Access::Read };
+        // One that swap-out put back knew no mapping.
         let exec = stable.view.prot.exec();
         with_bits(found.with_grant(grant).with_exec(exec), access)
     }

@@ -41,8 +41,7 @@ impl<P: Paging> Pte<P> {
     #[must_use]
     pub fn migration(self) -> Self {
         let (old, b) = (self.settled(), P::bits());
-        let exec = b.exec | b.no_exec;
-        let kept = old & (b.pfn_mask | b.accessed | b.dirty | b.uffd_wp | exec);
+        let kept = old & (b.pfn_mask | b.accessed | b.dirty | b.uffd_wp | b.of_exec());
         Self::of(P::tree()[0].none | kept).granting_later(self.grant())
     }
 

@@ -2,9 +2,9 @@
 //!
 //! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3A, chapter "Facts":
 //! bit 0 present, 1 write, 2 user, 5 accessed, 6 dirty, the frame from bit 12 on, and in entries of
-//! 64 bits 63 "execute disable". Bits 9 to 11 are
-//! ignored, and all but bit 0 where that is clear; bit 8 ("global") marks `PROT_NONE` there, as in
-//! Linux. An empty entry is 0. The walker sets accessed and dirty with locked cycles.
+//! 64 bits 63 "execute disable". Bits 9 to 11 are ignored, and all but bit 0 where that is clear;
+//! bit 8 ("global") marks `PROT_NONE` there, as in Linux. An empty entry is 0. The walker sets
+//! accessed and dirty with locked cycles.
 //!
 //! The 386 has no `CMPXCHG` and the 486 no `CMPXCHG8B`. As in the posting of 2004 the exchange is
 //! then emulated in a way that is sound on one CPU only, and a newer CPU is not made to pay for it:

@@ -129,6 +129,7 @@ fn me() -> usize {
 }
 
 // SAFETY: 1: contexts live as long as the execution. 2: loom's operations. 3: `World` has them all.
+// 4: each task is a CPU of its own.
 unsafe impl<const SPIN: bool> Machine for Loom<SPIN> {
     type Instance = Nowhere;
     const CHECKED: bool = true;

@@ -102,7 +102,7 @@ fn says<P: Manual>(pte: Pte<P>, meaning: Meaning) {
     assert_eq!(seen.load, load, "{id} {pte:?} {seen:?}");
     let store = load && meaning.grant == Grant::Write && meaning.dirty;
     assert_eq!(seen.store, store, "{id} {pte:?} {seen:?}");
-    let has_bit = P::bits().exec | P::bits().no_exec != 0;
+    let has_bit = P::bits().of_exec() != 0;
     let exec = meaning.exec || !has_bit;
     assert_eq!(pte.is_exec(), exec, "{id} {pte:?}");
     assert_eq!(seen.fetch, load && exec, "{id} {pte:?} {seen:?}");

@@ -12,6 +12,7 @@
 use super::{HugeSize, interval};
 use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::config::{Hugetlb, NegativeControl};
+use crate::entry::allowed::Allowed;
 use crate::entry::zap::Zap;
 use crate::mm::Mm;
 use crate::pages::file::PageCache;
@@ -20,7 +21,7 @@ use crate::pages::reserved::own::OwnPages;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{EntryRef, Exchange, Grant, Missing, Mmu, Pte, span_of};
+use minflt_pgtable::{EntryRef, Exchange, Missing, Mmu, Pte, span_of};
 use minflt_sync::order::{HugeMapLock, HugeVmaLock};
 use minflt_sync::{Cost, Ordering, WriteGuard};
 
@@ -188,28 +189,15 @@ impl<M: Mmu> Zap<'_, M> {
         let Some(cache) = view.cache::<M>() else {
             return;
         };
-        let (allowed, exec) = (view.prot.grant(), view.prot.exec());
+        let allowed = Allowed::by(self.mm().system(), view.prot);
         let _alone = NoFaults::lock(cache, vma.huge_lock());
         let _tree = cache.i_mmap.write();
         self.each_huge(view.huge_size(), part, |zap, entry, page| {
-            let lower = |pte: Pte<M::Paging>| {
-                let grant = match allowed {
-                    Grant::Nothing => Grant::Nothing,
-                    Grant::Read | Grant::Write => pte.grant().min(allowed).max(Grant::Read),
-                };
-                let lower = if grant == pte.grant() {
-                    pte
-                } else {
-                    pte.with_grant(grant)
-                };
-                let new = lower.with_exec(exec);
-                (pte.is_mapped() && new != pte).then_some(new)
-            };
-            let takes = |old: Pte<M::Paging>| {
-                old.grant() > allowed || old.is_present() && old.is_exec() && !exec
-            };
             let how = zap.mm().exchange_of_huge();
-            if entry.update(how, lower).is_ok_and(takes) {
+            if entry
+                .update(how, |pte| allowed.of_mapped(pte))
+                .is_ok_and(|old| allowed.takes_from(old))
+            {
                 zap.gather.touch(page);
             }
         });

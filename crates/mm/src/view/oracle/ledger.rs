@@ -462,7 +462,7 @@ impl<M: Mmu> Mm<M> {
 /// Whether an entry and its mapping say different things of instruction fetches. Where no bit says
 /// it, an entry is as its mapping wants it.
 fn is_other_exec<P: Paging>(value: Pte<P>, prot: Prot) -> bool {
-    value.is_present() && value.is_exec() != prot.exec() && value.with_exec(prot.exec()) != value
+    value.is_present() && value.with_exec(prot.exec()) != value
 }
 
 /// Whether an entry names the page that the mapping has there.
