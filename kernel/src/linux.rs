@@ -1,35 +1,41 @@
-//! Numbers of the Linux ABI: system calls, errors, flags.
+//! Numbers of the Linux ABI: errors, flags, and what they stand for. Those of system calls are in
+//! `calls/mod.rs`.
 
 use minflt_mm::{Errno, Prot};
 
-/// `write(fd, buf, count)`.
-pub(crate) const WRITE: u64 = 1;
-/// `mmap(addr, length, prot, flags, fd, offset)`.
-pub(crate) const MMAP: u64 = 9;
-/// `mprotect(addr, length, prot)`.
-pub(crate) const MPROTECT: u64 = 10;
-/// `munmap(addr, length)`.
-pub(crate) const MUNMAP: u64 = 11;
-/// `madvise(addr, length, advice)`.
-pub(crate) const MADVISE: u64 = 28;
-/// `exit(status)`.
-pub(crate) const EXIT: u64 = 60;
-/// `exit_group(status)`.
-pub(crate) const EXIT_GROUP: u64 = 231;
-/// `getcpu(cpu, node, unused)`.
-pub(crate) const GETCPU: u64 = 309;
-
-/// `MADV_DONTNEED`.
-pub(crate) const MADV_DONTNEED: u64 = 4;
-
+/// `MAP_SHARED`, and `MAP_SHARED_VALIDATE`, which refuses flags that it does not know.
+pub(crate) const MAP_SHARED: u64 = 0x01;
 /// `MAP_PRIVATE`.
 pub(crate) const MAP_PRIVATE: u64 = 0x02;
+/// The bits that say how a mapping is shared.
+pub(crate) const MAP_TYPE: u64 = 0x0f;
 /// `MAP_FIXED`.
 pub(crate) const MAP_FIXED: u64 = 0x10;
 /// `MAP_ANONYMOUS`.
 pub(crate) const MAP_ANONYMOUS: u64 = 0x20;
+/// `MAP_GROWSDOWN`.
+pub(crate) const MAP_GROWSDOWN: u64 = 0x100;
+/// `MAP_DENYWRITE` and `MAP_EXECUTABLE`, which Linux ignores.
+pub(crate) const MAP_IGNORED: u64 = 0x800 | 0x1000;
+/// `MAP_LOCKED`.
+pub(crate) const MAP_LOCKED: u64 = 0x2000;
+/// `MAP_NORESERVE`.
+pub(crate) const MAP_NORESERVE: u64 = 0x4000;
+/// `MAP_POPULATE`.
+pub(crate) const MAP_POPULATE: u64 = 0x8000;
+/// `MAP_NONBLOCK`.
+pub(crate) const MAP_NONBLOCK: u64 = 0x1_0000;
+/// `MAP_STACK`, which does nothing.
+pub(crate) const MAP_STACK: u64 = 0x2_0000;
 /// `MAP_FIXED_NOREPLACE`.
 pub(crate) const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+
+/// `MREMAP_MAYMOVE`.
+pub(crate) const MREMAP_MAYMOVE: u64 = 1;
+/// `MREMAP_FIXED`.
+pub(crate) const MREMAP_FIXED: u64 = 2;
+/// `MREMAP_DONTUNMAP`.
+pub(crate) const MREMAP_DONTUNMAP: u64 = 4;
 
 /// `PROT_READ`.
 pub(crate) const PROT_READ: u64 = 1;
@@ -38,6 +44,29 @@ pub(crate) const PROT_WRITE: u64 = 2;
 /// `PROT_EXEC`.
 pub(crate) const PROT_EXEC: u64 = 4;
 
+/// `CLONE_VM`: the address space is shared.
+pub(crate) const CLONE_VM: u64 = 0x100;
+/// `CLONE_FS`, `CLONE_FILES`, `CLONE_SIGHAND`, `CLONE_SYSVSEM`: what threads share.
+pub(crate) const CLONE_SHARED: u64 = 0x200 | 0x400 | 0x800 | 0x4_0000;
+/// `CLONE_VFORK`.
+pub(crate) const CLONE_VFORK: u64 = 0x4000;
+/// `CLONE_THREAD`.
+pub(crate) const CLONE_THREAD: u64 = 0x1_0000;
+/// `CLONE_SETTLS`.
+pub(crate) const CLONE_SETTLS: u64 = 0x8_0000;
+/// `CLONE_PARENT_SETTID`.
+pub(crate) const CLONE_PARENT_SETTID: u64 = 0x10_0000;
+/// `CLONE_CHILD_CLEARTID`.
+pub(crate) const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+/// `CLONE_DETACHED`, which Linux ignores.
+pub(crate) const CLONE_DETACHED: u64 = 0x40_0000;
+/// `CLONE_CHILD_SETTID`.
+pub(crate) const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+/// The signal that a parent gets when a process ends, in the lowest byte.
+pub(crate) const CSIGNAL: u64 = 0xff;
+/// `SIGCHLD`.
+pub(crate) const SIGCHLD: u64 = 17;
+
 /// `AT_NULL`: ends the auxiliary vector.
 pub(crate) const AT_NULL: u64 = 0;
 /// `AT_PAGESZ`: the page size.
@@ -45,12 +74,24 @@ pub(crate) const AT_PAGESZ: u64 = 6;
 /// `AT_ENTRY`: the program's entry point.
 pub(crate) const AT_ENTRY: u64 = 9;
 
+/// No such process.
+pub(crate) const ESRCH: Errno = Errno(3);
+/// The call was interrupted.
+pub(crate) const EINTR: Errno = Errno(4);
 /// Bad file descriptor.
 pub(crate) const EBADF: Errno = Errno(9);
+/// No child.
+pub(crate) const ECHILD: Errno = Errno(10);
+/// Try again: the word has another value, or there is no room for another thread.
+pub(crate) const EAGAIN: Errno = Errno(11);
 /// Bad address.
 pub(crate) const EFAULT: Errno = Errno(14);
+/// Out of the range of what is supported.
+pub(crate) const EINVAL: Errno = Errno(22);
 /// No such system call.
 pub(crate) const ENOSYS: Errno = Errno(38);
+/// The time is over.
+pub(crate) const ETIMEDOUT: Errno = Errno(110);
 
 /// The word a failed system call returns.
 pub(crate) const fn failed(errno: Errno) -> u64 {
@@ -65,7 +106,7 @@ pub(crate) fn prot(bits: u64) -> Result<Prot, Errno> {
         (PROT_EXEC, Prot::EXEC),
     ];
     if bits & !(PROT_READ | PROT_WRITE | PROT_EXEC) != 0 {
-        return Err(Errno::EINVAL);
+        return Err(EINVAL);
     }
     let asked = rights.into_iter().filter(|(bit, _)| bits & bit != 0);
     Ok(asked.fold(Prot::NONE, |prot, (_, right)| prot.with(right)))

@@ -1,8 +1,8 @@
 //! The machine that `minflt-mm` runs on here: the real one.
 //!
-//! Each CPU has one task, which keeps it. Interrupts come from other CPUs only. The hardware takes
-//! them wherever they are on, so waits have nothing to do for them. On one CPU, whatever waits for
-//! another one would wait for ever, and is reported instead.
+//! Tasks share the CPUs (`sched.rs`), and keep theirs in the kernel but where they sleep or pass.
+//! The hardware takes interrupts wherever they are on, so waits have nothing to do for them. On one
+//! CPU, whatever spins for another one would do so for ever, and is reported instead.
 
 #![expect(
     clippy::disallowed_types,
@@ -23,8 +23,9 @@ use crate::arch::exit::{Verdict, exit};
 use crate::arch::paging::{self, PAGE};
 use crate::arch::serial::last_words;
 use crate::arch::{clock, interrupt};
+use crate::sched;
 use crate::shared::{Once, StaticWord};
-use crate::task;
+use crate::task::{self, State};
 
 /// How long [`Machine::pass`] lets others run.
 const PASS_NS: u64 = 50_000;
@@ -46,47 +47,46 @@ pub(crate) struct Pc {
     ram: Range<u64>,
 }
 
-/// What was found out about the machine at boot.
-#[derive(Clone, Copy, Debug)]
-struct Found {
-    cpus: u32,
-    counts_per_second: u64,
-}
+/// The clock's counts per second.
+static COUNTS_PER_SECOND: Once<u64> = Once::new();
 
-static FOUND: Once<Found> = Once::new();
+/// CPUs that run; 0 until all were started.
+static CPUS: StaticWord = StaticWord::new(0);
 
 /// 1 after [`make_deaf`].
 static DEAF: StaticWord = StaticWord::new(0);
 
-/// Says how many CPUs run, and how fast the clock is. Called once, at boot.
-pub(crate) fn set(cpus: u32, counts_per_second: u64) {
-    FOUND.set(Found {
-        cpus,
-        counts_per_second,
-    });
+/// Says how fast the clock is. Called once, at boot, before there are other CPUs.
+pub(crate) fn set_clock(counts_per_second: u64) {
+    COUNTS_PER_SECOND.set(counts_per_second);
 }
 
-/// CPUs that run, and the clock's rate.
-fn found() -> Found {
-    match FOUND.get() {
-        Some(found) => *found,
-        None => panic!("the machine is used before it is known"),
+/// Says how many CPUs run. Called once, at boot.
+pub(crate) fn set_cpus(cpus: u32) {
+    CPUS.store(cpus, Ordering::Relaxed);
+}
+
+/// The clock's counts per second.
+fn counts_per_second() -> u64 {
+    match COUNTS_PER_SECOND.get() {
+        Some(rate) => *rate,
+        None => panic!("the clock is used before it is known"),
     }
 }
 
 /// Whether there is one CPU only. Not before all were started.
-fn is_alone() -> bool {
-    FOUND.get().is_some_and(|found| found.cpus == 1)
+pub(crate) fn is_alone() -> bool {
+    CPUS.load(Ordering::Relaxed) == 1
 }
 
-/// How many CPUs run.
+/// How many CPUs run; one until all were started.
 pub(crate) fn cpus() -> u32 {
-    found().cpus
+    CPUS.load(Ordering::Relaxed).max(1)
 }
 
 /// Nanoseconds since the machine's reset.
 pub(crate) fn now_ns() -> u64 {
-    let rate = u128::from(found().counts_per_second);
+    let rate = u128::from(counts_per_second());
     (u128::from(clock::counts()) * 1_000_000_000 / rate) as u64
 }
 
@@ -151,7 +151,7 @@ impl Instance for Pc {
 
 // SAFETY: (1) tasks are made at boot and stay; GS names the running one until it is exchanged for
 // another. (2) the default word operations are the core operations. (3) `context` looks among all
-// tasks. (4) each CPU has one task.
+// tasks. (4) `sched.rs` switches in `park`, in `pass`, and where no lock is held.
 unsafe impl Machine for Kernel {
     type Instance = Pc;
     /// The kernel is a test bed before it is fast: lock order is checked.
@@ -180,16 +180,11 @@ unsafe impl Machine for Kernel {
         }
     }
 
-    /// No other task is on this CPU, so others get on without a word; this only takes time.
     fn pass() {
-        let Found {
-            cpus,
-            counts_per_second,
-        } = found();
-        if cpus == 1 {
+        if sched::give_way() || is_alone() {
             return;
         }
-        let end = clock::counts() + clock::counts_for(PASS_NS, counts_per_second);
+        let end = clock::counts() + clock::counts_for(PASS_NS, counts_per_second());
         while clock::counts() < end {
             pause();
         }
@@ -197,34 +192,27 @@ unsafe impl Machine for Kernel {
 
     fn park() {
         might_sleep::<Self>();
-        let task = task::current();
-        if is_alone() && !task.has_token() {
-            Self::violation(format_args!(
-                "the only task sleeps, and nobody will wake it"
-            ));
-        }
-        task.sleep();
+        sched::park_until(None);
     }
 
     fn unpark(task: TaskId) {
         let Some(task) = task::find(task) else {
             Self::violation(format_args!("{task:?} is woken, and there is none"))
         };
-        task.leave_token();
-        if !core::ptr::eq(task, task::current()) {
-            interrupt::send_wake(task.cpu());
-        }
+        sched::unpark(task);
     }
 
     fn is_running(task: TaskId) -> bool {
-        task::find(task).is_some_and(|task| !task.is_asleep())
+        task::find(task).is_some_and(|task| task.state() == State::Ready)
     }
 
-    /// A task that sleeps within an address space does not count: it is still active, and the CPU
-    /// may fill translations from it at any time.
+    /// No address space is loaded while a CPU idles.
     fn is_idle() -> bool {
-        let task = task::current();
-        task.is_asleep() && task.has_no_space()
+        sched::is_idle()
+    }
+
+    fn should_yield() -> bool {
+        sched::turn_is_over()
     }
 
     fn clock_ns() -> Option<u64> {
@@ -333,10 +321,7 @@ unsafe impl Mmu for Kernel {
             return;
         }
         tlb::flush_all();
-        let task = task::current();
-        if task.in_handler().get() {
-            task.swept().set(true);
-        }
+        sched::with_loaded(|loaded| loaded.swept |= loaded.in_handler);
     }
 
     fn tlb(_at: &Pc, _cpu: u32) -> Option<&Tlb> {
@@ -346,7 +331,7 @@ unsafe impl Mmu for Kernel {
 
 /// Whether this CPU drops what another one asks it to flush: see [`make_deaf`].
 fn is_deaf() -> bool {
-    DEAF.load(Ordering::Relaxed) == 1 && task::current().in_handler().get()
+    DEAF.load(Ordering::Relaxed) == 1 && sched::with_loaded(|loaded| loaded.in_handler)
 }
 
 /// A negative control: from now on CPUs acknowledge the flushes that others ask for, and do none.

@@ -15,12 +15,13 @@ mod linux;
 mod loader;
 mod machine;
 mod options;
-mod process;
+mod sched;
 mod shared;
 mod smoke;
 mod space;
 mod stack;
 mod task;
+mod user;
 
 use core::ops::Range;
 use core::panic::PanicInfo;
@@ -36,9 +37,13 @@ use arch::serial::{Serial, last_words, say};
 use arch::{clock, kernel_map, smp};
 use machine::{Kernel, Pc};
 use options::{Options, Run};
+use shared::Once;
 
 /// The RAM handed on starts at a multiple of this, as `minflt_sync::Ram` asks.
 const RAM_ALIGN: u64 = 64 << 10;
+
+/// What programs run in: it lasts, as their threads have parts of it.
+static SYSTEM: Once<Running<Kernel>> = Once::new();
 
 /// Where `boot.s` goes once the CPU is in long mode; `start_info` is a physical address.
 #[unsafe(no_mangle)]
@@ -58,9 +63,13 @@ extern "C" fn kmain(start_info: u64) -> ! {
     let Some(counts_per_second) = clock::counts_per_second() else {
         panic!("the interval timer does not run");
     };
-    task::init(smp::find(&boot));
+    let bytes = boot.ram().iter().map(|range| range.end - range.start);
+    task::init(smp::find(&boot), bytes.sum());
+    user::process::init();
+    user::futex::init();
+    machine::set_clock(counts_per_second);
     interrupts::enable();
-    machine::set(smp::start(&boot, counts_per_second), counts_per_second);
+    machine::set_cpus(smp::start(&boot, counts_per_second));
     let ram = frames::take_all(RAM_ALIGN);
     print_machine(&ram, options.era);
 
@@ -68,9 +77,9 @@ extern "C" fn kmain(start_info: u64) -> ! {
         Run::Smoke { overcommit, canary } => {
             // SAFETY: (1) taken and zeroed above, and mapped by `kernel_map`.
             let machine = unsafe { Pc::new(ram) };
-            let sys = start_system(machine, options.era);
+            let sys = SYSTEM.set(start_system(machine, options.era));
             sys.set_overcommit(overcommit);
-            smoke::run(&sys, canary)
+            smoke::run(sys, canary)
         }
         Run::Conformance { control } => {
             // SAFETY: (1) as above.

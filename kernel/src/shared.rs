@@ -15,6 +15,8 @@ use core::mem::MaybeUninit;
 use minflt_sync::Ordering;
 use minflt_sync::prim::AtomicU32;
 
+use crate::machine;
+
 /// A word of a static.
 pub(crate) type StaticWord = AtomicU32;
 
@@ -95,6 +97,15 @@ impl Flag {
     pub(crate) fn try_take(&self) -> bool {
         // ORDERING: Acquire; pairs with [kernel-flag].
         self.0.swap(1, Ordering::Acquire) == 0
+    }
+
+    /// Takes it, when it is free. The caller has interrupts off.
+    pub(crate) fn take(&self) {
+        while !self.try_take() {
+            while self.0.load(Ordering::Relaxed) != 0 {
+                machine::pause();
+            }
+        }
     }
 
     /// Gives it back.

@@ -6,7 +6,8 @@ use minflt_pgtable::Access;
 use crate::arch::serial::say;
 use crate::arch::smp;
 use crate::machine::Kernel;
-use crate::process::{self, Ending, Meanwhile, Outcome};
+use crate::user::ending::Ending;
+use crate::user::process::{self, Meanwhile, Outcome};
 
 /// The guest's `smoke`, built by build.rs.
 static SMOKE: &[u8] = include_bytes!(env!("GUEST_SMOKE"));
@@ -74,7 +75,7 @@ const CANARY: Run = Run {
 };
 
 /// Runs everything; true if each run ended as it must and every frame was accounted for.
-pub(crate) fn run(sys: &System<Kernel>, canary: bool) -> bool {
+pub(crate) fn run(sys: &'static System<Kernel>, canary: bool) -> bool {
     let mut good = true;
     for run in RUNS.into_iter().chain(canary.then_some(CANARY)) {
         if run.meanwhile == Meanwhile::Interrupt && !smp::can_interrupt() {
@@ -87,7 +88,7 @@ pub(crate) fn run(sys: &System<Kernel>, canary: bool) -> bool {
     good & balances(sys)
 }
 
-fn one(sys: &System<Kernel>, run: Run) -> bool {
+fn one(sys: &'static System<Kernel>, run: Run) -> bool {
     let Run { name, .. } = run;
     let faults = sys.count_of(Event::PageFaults);
     let Outcome {
@@ -126,7 +127,7 @@ fn one(sys: &System<Kernel>, run: Run) -> bool {
 }
 
 /// Prints what was counted, by the names of `minflt-mm`.
-fn print_counts(sys: &System<Kernel>) {
+fn print_counts(sys: &'static System<Kernel>) {
     for event in Event::ALL {
         let count = sys.count_of(*event);
         if count > 0 {
@@ -142,7 +143,7 @@ fn print_counts(sys: &System<Kernel>) {
 }
 
 /// Whether every frame is accounted for now that every process is gone.
-fn balances(sys: &System<Kernel>) -> bool {
+fn balances(sys: &'static System<Kernel>) -> bool {
     match sys.check_ledger(&[]) {
         Ok(ledger) => {
             say!(

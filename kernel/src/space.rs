@@ -1,15 +1,15 @@
-//! An address space in use: `minflt-mm`'s, active on this CPU, with the kernel's half in its root.
+//! An address space in use: `minflt-mm`'s, loaded on the CPU that the task has, with the kernel's
+//! half in its root.
 
 use core::cell::Cell;
 
 use minflt_addr::VirtAddr;
-use minflt_mm::{Errno, FaultOutcome, Mm, Signal, Thread};
+use minflt_mm::{Errno, FaultOutcome, Mm, MmHandle, Signal, Thread};
 use minflt_pgtable::{Access, Facts, X86_64};
 use minflt_sync::Machine;
 
-use crate::arch::kernel_map;
-use crate::arch::paging::Table;
 use crate::machine::Kernel;
+use crate::sched;
 use crate::task;
 
 /// An address space, and the running task as a thread of it.
@@ -17,23 +17,47 @@ use crate::task;
 pub(crate) struct Space<'m> {
     mm: &'m Mm<Kernel>,
     thread: &'m Thread<'m, Kernel>,
-    root: Table,
+    /// Its handle, where others may have theirs of it: a program's.
+    handle: Option<&'m MmHandle<'static, Kernel>>,
     /// What the last fault that was not resolved raised.
     signal: Cell<Option<Signal>>,
 }
 
 impl<'m> Space<'m> {
     /// The address space of `thread`.
-    pub(crate) fn new(thread: &'m Thread<'m, Kernel>) -> Self {
-        let mm = thread.mm();
+    pub(crate) const fn new(thread: &'m Thread<'m, Kernel>) -> Self {
         Self {
-            mm,
+            mm: thread.mm(),
             thread,
-            // SAFETY: (1) the root stays a table as long as `mm`; (2) `mm` changes the entries of
-            // the user's half only.
-            root: unsafe { Table::new(mm.root_table().phys(X86_64::SHIFT).0) },
+            handle: None,
             signal: Cell::new(None),
         }
+    }
+
+    /// The same for a thread of a program.
+    pub(crate) const fn of_program(
+        thread: &'m Thread<'m, Kernel>,
+        handle: &'m MmHandle<'static, Kernel>,
+    ) -> Self {
+        Self {
+            mm: thread.mm(),
+            thread,
+            handle: Some(handle),
+            signal: Cell::new(None),
+        }
+    }
+
+    /// The handle of a program's address space.
+    pub(crate) fn handle(&self) -> &'m MmHandle<'static, Kernel> {
+        match self.handle {
+            Some(handle) => handle,
+            None => panic!("a call of no program"),
+        }
+    }
+
+    /// The running task as its thread.
+    pub(crate) const fn thread(&self) -> &'m Thread<'m, Kernel> {
+        self.thread
     }
 
     /// The address space.
@@ -41,25 +65,14 @@ impl<'m> Space<'m> {
         self.mm
     }
 
-    /// Runs `work` with this address space active, and finds it for the faults meanwhile.
+    /// Runs `work` with this address space loaded wherever the task runs, and finds it for the
+    /// faults meanwhile.
     pub(crate) fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
-        self.activate();
-        let result = task::current().with_space(self, work);
-        leave();
+        let task = task::current();
+        load(Some(self.mm));
+        let result = task.with_space(self, work);
+        load(None);
         result
-    }
-
-    /// Makes the address space the active one of this CPU, which joins the CPUs that `mm`
-    /// interrupts before it can fill a translation.
-    fn activate(&self) {
-        self.root.share_kernel_half(kernel_map::root());
-        let irq = Kernel::irq_save();
-        self.mm.activate();
-        task::current().swept().set(false);
-        // SAFETY: (1) the root has the kernel's half, and `mm` maps below it what is the program's.
-        unsafe { self.root.activate() };
-        task::current().root().set(self.root.phys());
-        Kernel::irq_restore(irq);
     }
 
     /// Resolves a fault of the program, or of an access on its behalf.
@@ -81,9 +94,9 @@ impl<'m> Space<'m> {
 /// Runs `access`, which loads or stores at addresses of the program, in the address space of
 /// `thread`: any number of tasks may be threads of one.
 ///
-/// The first address space that the task accesses so stays active on its CPU until [`forget`]: its
-/// translations are kept, as they are while a program runs. It must not end before that. Another
-/// one is active during the access only.
+/// The first address space that the task accesses so stays loaded while it runs until [`forget`]:
+/// its translations are kept, as they are while a program runs. It must not end before that.
+/// Another one is loaded during the access only.
 ///
 /// # Context
 /// Caller: a task outside of [`Space::enter`], with interrupts on. Sleeps.
@@ -92,41 +105,45 @@ pub(crate) fn access<T>(
     access: impl FnOnce() -> Result<T, Errno>,
 ) -> Result<T, Signal> {
     let space = Space::new(thread);
-    let (task, root) = (task::current(), space.root.phys());
-    if task.kept().get() == 0 {
-        task.kept().set(root);
+    let task = task::current();
+    let kept = task.kept();
+    let first = !kept.get();
+    if first {
+        kept.set(true);
     }
-    // `mm` may have found another address space loaded here and taken this CPU off its mask, after
+    let root = space.mm.root_table().phys(X86_64::SHIFT).0;
+    let keeps = first || task.root() == root;
+    // `mm` may have found another address space in use here and taken this CPU off its mask, after
     // it flushed everything. What the CPU filled from the root since is stale: it is loaded again.
     let irq = Kernel::irq_save();
-    let stays = task.root().get() == root && !task.swept().get();
+    let stays = sched::with_loaded(|loaded| loaded.root == root && !loaded.swept);
     if stays {
         space.mm.activate();
     }
     Kernel::irq_restore(irq);
     if !stays {
-        space.activate();
+        load(Some(space.mm));
     }
     let result = task.with_space(&space, access);
-    if task.kept().get() != root {
-        leave();
+    if !keeps {
+        load(None);
     }
     // Without a fault there was no signal: the address is none of a program's.
     result.map_err(|_| space.signal.get().unwrap_or(Signal::MapErr))
 }
 
-/// Ends what [`access`] keeps active on this CPU.
+/// Ends what [`access`] keeps loaded.
 pub(crate) fn forget() {
-    task::current().kept().set(0);
-    leave();
+    task::current().kept().set(false);
+    load(None);
 }
 
-/// Makes the kernel's own root the active one of this CPU, which has no translations of any address
-/// space then. `mm` goes on interrupting it until it is found idle.
-fn leave() {
+/// Makes `mm` what is loaded wherever the running task runs; `None`: the kernel's own root, which
+/// has no translations of any address space. `mm` goes on interrupting a CPU that it was loaded on
+/// until it finds it idle, or with another one.
+fn load(mm: Option<&Mm<Kernel>>) {
     let irq = Kernel::irq_save();
-    // SAFETY: (1) the kernel's own root.
-    unsafe { kernel_map::root().activate() };
-    task::current().root().set(0);
+    task::current().set_active(mm);
+    sched::load(mm);
     Kernel::irq_restore(irq);
 }

@@ -9,13 +9,18 @@ use core::fmt;
 use x86_64::instructions::interrupts;
 use x86_64::registers::model_specific::Msr;
 
-use super::interrupt::SPURIOUS;
-use super::kernel_map;
+use minflt_sync::Ordering;
+
+use super::interrupt::{SPURIOUS, TIMER};
+use super::{clock, kernel_map};
 use crate::machine;
-use crate::shared::Once;
+use crate::shared::{Once, StaticWord};
 
 /// The mapped registers.
 static REGISTERS: Once<Registers> = Once::new();
+
+/// The timer's counts per second; 0 while it is not known.
+static TIMER_RATE: StaticWord = StaticWord::new(0);
 
 /// The most looks at an interrupt that another CPU's APIC does not accept.
 const PATIENCE: u32 = 100_000_000;
@@ -26,8 +31,14 @@ const END_OF_INTERRUPT: u64 = 0xb0;
 const SPURIOUS_VECTOR: u64 = 0xf0;
 const COMMAND_LOW: u64 = 0x300;
 const COMMAND_HIGH: u64 = 0x310;
+const TIMER_SOURCE: u64 = 0x320;
 /// Timer, LINT0, LINT1, error: the local sources of interrupts that every APIC has.
-const LOCAL_SOURCES: [u64; 4] = [0x320, 0x350, 0x360, 0x370];
+const LOCAL_SOURCES: [u64; 4] = [TIMER_SOURCE, 0x350, 0x360, 0x370];
+const TIMER_INITIAL: u64 = 0x380;
+const TIMER_CURRENT: u64 = 0x390;
+const TIMER_DIVIDER: u64 = 0x3e0;
+/// The timer counts every 16th tick of its clock.
+const DIVIDE_BY_16: u32 = 0b0011;
 
 /// A local source is masked.
 const MASKED: u32 = 1 << 16;
@@ -140,8 +151,44 @@ pub(super) fn enable() {
     for source in LOCAL_SOURCES {
         here.write(source, MASKED);
     }
+    here.write(TIMER_DIVIDER, DIVIDE_BY_16);
+    here.write(TIMER_INITIAL, 0);
+    here.write(TIMER_SOURCE, TIMER as u32);
     here.write(TASK_PRIORITY, 0);
     here.write(SPURIOUS_VECTOR, ENABLED | SPURIOUS as u32);
+}
+
+/// Measures the timer against the time-stamp counter, which counts so often a second. Called once,
+/// by the boot CPU, with its APIC on.
+pub(super) fn measure_timer(counts_per_second: u64) {
+    const SHARE: u64 = 200;
+    let here = registers();
+    let end = clock::counts() + counts_per_second / SHARE;
+    here.write(TIMER_INITIAL, u32::MAX);
+    while clock::counts() < end {
+        machine::pause();
+    }
+    let taken = u64::from(u32::MAX - here.read(TIMER_CURRENT));
+    here.write(TIMER_INITIAL, 0);
+    // One that is faster than the word has room for ends turns late, which is all.
+    let rate = u32::try_from(taken * SHARE).unwrap_or(u32::MAX);
+    TIMER_RATE.store(rate, Ordering::Relaxed);
+}
+
+/// The timer's counts per second, 0 if it does not run.
+pub(super) fn timer_rate() -> u32 {
+    TIMER_RATE.load(Ordering::Relaxed)
+}
+
+/// Has the timer interrupt the calling CPU after so many nanoseconds, once, instead of what it was
+/// to do before; `None`: never.
+pub(super) fn set_timer(ns: Option<u64>) {
+    let counts = ns.map_or(0, |ns| {
+        let counts = u128::from(ns) * u128::from(timer_rate()) / 1_000_000_000;
+        // What is too far away is interrupted on the way, and set again.
+        counts.clamp(1, u128::from(u32::MAX)) as u32
+    });
+    registers().write(TIMER_INITIAL, counts);
 }
 
 /// The number of the calling CPU's APIC.

@@ -8,6 +8,7 @@ use x86_64::instructions::port::Port;
 
 use super::{apic, smp};
 use crate::machine;
+use crate::sched;
 use crate::shared::StaticWord;
 use crate::task;
 
@@ -20,8 +21,10 @@ const OLD_CONTROLLERS: Range<u64> = INTERRUPTS.start..INTERRUPTS.start + 16;
 
 /// Has the handler of [`set_handler`] called on the CPU that gets it.
 const CALL: u64 = OLD_CONTROLLERS.end;
-/// Ends the sleep of the CPU that gets it; nothing else.
+/// Has the scheduler of the CPU that gets it look what is queued.
 const WAKE: u64 = CALL + 1;
+/// The local timer's.
+pub(super) const TIMER: u64 = WAKE + 1;
 /// What an APIC sends where an interrupt went away meanwhile. Its low four bits are ones, as the
 /// first APICs want.
 pub(super) const SPURIOUS: u64 = VECTORS.end - 1;
@@ -64,9 +67,22 @@ pub(crate) fn send_call(cpu: u32) {
     smp::interrupt(cpu, CALL);
 }
 
-/// Interrupts CPU `cpu`, which wakes if it sleeps.
+/// Interrupts CPU `cpu`, whose scheduler looks what is queued.
 pub(crate) fn send_wake(cpu: u32) {
     smp::interrupt(cpu, WAKE);
+}
+
+/// Whether there is a timer that can interrupt the calling CPU.
+pub(crate) fn has_timer() -> bool {
+    smp::can_interrupt() && apic::timer_rate() != 0
+}
+
+/// Has the calling CPU interrupted at `at`, by the machine's clock, which is at `now`; or not at
+/// all. The caller has interrupts off.
+pub(crate) fn set_timer(at: Option<u64>, now: u64) {
+    if has_timer() {
+        apic::set_timer(at.map(|at| at.saturating_sub(now)));
+    }
 }
 
 /// Serves an interrupt. The caller has interrupts off, and GS is the kernel's.
@@ -78,7 +94,14 @@ pub(super) fn serve(vector: u64) {
             apic::end_of_interrupt();
             call_handler();
         }
-        WAKE => apic::end_of_interrupt(),
+        WAKE => {
+            apic::end_of_interrupt();
+            sched::poked();
+        }
+        TIMER => {
+            apic::end_of_interrupt();
+            sched::tick();
+        }
         // Neither is in service: the APIC, and the old controllers with all their lines masked,
         // found nothing to send any more.
         SPURIOUS => {}
@@ -139,10 +162,10 @@ fn call_handler() {
             let task = task::current();
             let off = &task.cx.irq_off;
             off.set(off.get() + 1);
-            task.in_handler().set(true);
+            sched::with_loaded(|loaded| loaded.in_handler = true);
             // SAFETY: (1) on the CPU that was interrupted, interrupts off, as its setter asks.
             unsafe { call(arg) };
-            task.in_handler().set(false);
+            sched::with_loaded(|loaded| loaded.in_handler = false);
             off.set(off.get() - 1);
         }
     }

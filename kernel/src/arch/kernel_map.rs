@@ -21,6 +21,10 @@ const STACK: u64 = 64 << 10;
 const EXCEPTION_STACK: u64 = 8 << 10;
 /// Slots of a CPU: its own stack, and two for exceptions.
 const SLOTS: u64 = 3;
+/// Where the stacks of tasks are mapped, a slot each, by the task's number.
+const TASK_STACKS: u64 = 0xffff_fe00_0000_0000;
+/// Bytes of a task's stack.
+const TASK_STACK: u64 = 64 << 10;
 /// The end of what the direct map may map.
 const DIRECT_END: u64 = 1 << 46;
 
@@ -61,13 +65,26 @@ pub(crate) fn map_stacks(cpu: u32) -> Option<u64> {
         (double_fault, EXCEPTION_STACK),
         (nmi, EXCEPTION_STACK),
     ] {
-        for addr in (top - bytes..top).step_by(PAGE as usize) {
-            let entry = frames::take()? | PRESENT | WRITABLE | NO_EXECUTE;
-            // SAFETY: (1) nothing was mapped there, and the frame was taken for it.
-            unsafe { table_for(root(), addr, LEAF).set(paging::index(addr, LEAF), entry) };
-        }
+        map_stack(top, bytes)?;
     }
     Some(own)
+}
+
+/// Maps the stack of task number `task`, and returns its end; `None` without memory. Called once
+/// for each.
+pub(crate) fn map_task_stack(task: u32) -> Option<u64> {
+    let top = TASK_STACKS + (u64::from(task) + 1) * STACK_SLOT;
+    map_stack(top, TASK_STACK)?;
+    Some(top)
+}
+
+fn map_stack(top: u64, bytes: u64) -> Option<()> {
+    for addr in (top - bytes..top).step_by(PAGE as usize) {
+        let entry = frames::take()? | PRESENT | WRITABLE | NO_EXECUTE;
+        // SAFETY: (1) nothing was mapped there, and the frame was taken for it.
+        unsafe { table_for(root(), addr, LEAF).set(paging::index(addr, LEAF), entry) };
+    }
+    Some(())
 }
 
 /// The ends of the stacks of CPU `cpu` for double faults, and for non-maskable interrupts and

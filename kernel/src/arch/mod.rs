@@ -4,6 +4,7 @@ mod apic;
 pub(crate) mod boot;
 pub(crate) mod clock;
 pub(crate) mod exit;
+pub(crate) mod fpu;
 pub(crate) mod gdt;
 mod idt;
 pub(crate) mod interrupt;
@@ -12,6 +13,7 @@ pub(crate) mod paging;
 pub(crate) mod pvh;
 pub(crate) mod serial;
 pub(crate) mod smp;
+pub(crate) mod switch;
 mod syscall;
 pub(crate) mod trap;
 pub(crate) mod uaccess;
@@ -22,5 +24,6 @@ pub(crate) fn init() {
     idt::init();
     idt::load();
     syscall::enable();
+    fpu::enable();
     interrupt::mask_old_controllers();
 }

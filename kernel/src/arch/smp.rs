@@ -14,7 +14,7 @@ use x86_64::instructions::interrupts;
 use super::paging::{self, PAGE};
 use super::pvh::BootInfo;
 use super::serial::say;
-use super::{apic, clock, gdt, idt, interrupt, kernel_map, syscall};
+use super::{apic, clock, fpu, gdt, idt, interrupt, kernel_map, syscall};
 use crate::acpi::{MAX_CPUS, Madt, Physical};
 use crate::machine;
 use crate::shared::Once;
@@ -85,6 +85,7 @@ pub(crate) fn find(boot: &BootInfo) -> u32 {
 pub(crate) fn start(boot: &BootInfo, counts_per_second: u64) -> u32 {
     let Some(apics) = APICS.get() else { return 1 };
     interrupt::enable_apic();
+    apic::measure_timer(counts_per_second);
     if apics.len == 1 {
         return 1;
     }
@@ -162,6 +163,7 @@ extern "C" fn ap_main(cpu: u32) -> ! {
     gdt::load(cpu, double_fault, nmi);
     idt::load();
     syscall::enable();
+    fpu::enable();
     interrupt::enable_apic();
     task::adopt(cpu);
     interrupts::enable();

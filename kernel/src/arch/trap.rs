@@ -10,6 +10,7 @@ use x86_64::registers::control::Cr2;
 use super::paging::USER_END;
 use super::{gdt, interrupt, uaccess};
 use crate::fault;
+use crate::sched;
 use crate::task;
 
 /// The vector number that stands for SYSCALL in a frame; exceptions are below 32.
@@ -75,7 +76,7 @@ pub(crate) enum Trap {
     PageFault(u64, Access),
     /// Any other exception: vector and error code.
     Exception(u64, u64),
-    /// An interrupt, which was served: the program knows nothing of it.
+    /// An interrupt that was served, maybe just before it ran: the program knows nothing of it.
     Interrupt,
 }
 
@@ -139,6 +140,10 @@ impl UserContext {
         let frame = &raw mut self.frame;
         // Between here and ring 3 GS and the stack do not belong together.
         interrupts::disable();
+        if sched::turn_is_over() {
+            interrupts::enable();
+            return Trap::Interrupt;
+        }
         before();
         // SAFETY: (1) by the type invariant the CPU goes to ring 3, where it reaches only memory
         // marked for programs; (2) the frame outlives the call, which returns by the next trap.
@@ -177,6 +182,11 @@ impl UserContext {
     /// Sets what the system call returns.
     pub(crate) fn set_result(&mut self, value: u64) {
         self.frame.rax = value;
+    }
+
+    /// Sets the stack pointer.
+    pub(crate) fn set_stack(&mut self, stack: u64) {
+        self.frame.rsp = stack;
     }
 
     /// The address of the next instruction.
@@ -222,9 +232,10 @@ extern "C" fn kernel_trap(frame: &mut Frame) {
         panic!("an access to a program, and there is none: {addr:#x}");
     };
     let access = fault::access(frame.error);
-    // A fault may sleep, and wait for other CPUs. Whoever accesses a program has interrupts on.
+    // A fault may sleep, and wait for other CPUs: who has interrupts off takes what is there.
     if frame.rflags & INTERRUPTS_ON == 0 {
-        panic!("an access to a program with interrupts off: {frame:#x?}");
+        frame.rip = give_up;
+        return;
     }
     interrupts::enable();
     let resolved = space.fault(addr, access);

@@ -2,7 +2,7 @@
 //!
 //! Each is a plain access at the program's own address: it faults, sets accessed and dirty
 //! bits, and is refused exactly as the program's own access would be. `trap.rs` resolves its
-//! faults, or ends the access early.
+//! faults, or ends the access early. With interrupts off, where a fault may not sleep, it ends it.
 
 use core::arch::global_asm;
 
@@ -30,6 +30,15 @@ unsafe extern "C" {
     fn user_store(to: *mut u8, value: u64) -> u64;
     safe static user_store_access: u8;
     safe static user_store_failed: u8;
+    fn user_load_u32(from: *const u8) -> Loaded;
+    safe static user_load_u32_access: u8;
+    safe static user_load_u32_failed: u8;
+    fn user_store_u32(to: *mut u8, value: u32) -> u64;
+    safe static user_store_u32_access: u8;
+    safe static user_store_u32_failed: u8;
+    fn user_exchange_u32(at: *mut u8, old: u32, new: u32) -> Loaded;
+    safe static user_exchange_u32_access: u8;
+    safe static user_exchange_u32_failed: u8;
 }
 
 /// Where an access goes on whose fault cannot be resolved, if `rip` is one of the instructions that
@@ -39,6 +48,9 @@ pub(super) fn give_up_address(rip: u64) -> Option<u64> {
         (&user_copy_access, &user_copy_failed),
         (&user_load_access, &user_load_failed),
         (&user_store_access, &user_store_failed),
+        (&user_load_u32_access, &user_load_u32_failed),
+        (&user_store_u32_access, &user_store_u32_failed),
+        (&user_exchange_u32_access, &user_exchange_u32_failed),
     ];
     let address = |symbol: &u8| (&raw const *symbol).addr() as u64;
     let found = accesses.iter().find(|(at, _)| address(at) == rip);
@@ -79,6 +91,41 @@ pub(crate) fn store(to: u64, value: u64) -> Result<(), Errno> {
     // resolved or end the access.
     let failed = unsafe { user_store(to, value) };
     if failed == 0 { Ok(()) } else { Err(EFAULT) }
+}
+
+/// Loads the program's word of 4 bytes at `from`, in one access.
+pub(crate) fn load_u32(from: u64) -> Result<u32, Errno> {
+    let from = user_range(from, size_of::<u32>())?;
+    // SAFETY: (1) in the user half, where loads disturb no Rust object and faults are resolved or
+    // end the access.
+    let Loaded { value, failed } = unsafe { user_load_u32(from) };
+    if failed == 0 {
+        Ok(value as u32)
+    } else {
+        Err(EFAULT)
+    }
+}
+
+/// Stores the program's word of 4 bytes at `to`, in one access.
+pub(crate) fn store_u32(to: u64, value: u32) -> Result<(), Errno> {
+    let to = user_range(to, size_of::<u32>())?.cast_mut();
+    // SAFETY: (1) in the user half, where no Rust object of the kernel lives and faults are
+    // resolved or end the access.
+    let failed = unsafe { user_store_u32(to, value) };
+    if failed == 0 { Ok(()) } else { Err(EFAULT) }
+}
+
+/// Exchanges the program's word of 4 bytes at `at`, if it is `old`; whether it was.
+pub(crate) fn exchange_u32(at: u64, old: u32, new: u32) -> Result<bool, Errno> {
+    let at = user_range(at, size_of::<u32>())?.cast_mut();
+    // SAFETY: (1) in the user half, where no Rust object of the kernel lives and faults are
+    // resolved or end the access.
+    let Loaded { value, failed } = unsafe { user_exchange_u32(at, old, new) };
+    if failed == 0 {
+        Ok(value == 0)
+    } else {
+        Err(EFAULT)
+    }
 }
 
 /// A pointer to `len` bytes at `addr`, if all of them are in the user half.

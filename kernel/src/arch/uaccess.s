@@ -43,3 +43,49 @@ user_store_access:
 user_store_failed:
     mov eax, 1
     ret
+
+// user_load_u32(from) -> the word in rax, 0 in rdx; 1 in rdx if it failed.
+    .balign 16
+    .globl user_load_u32
+user_load_u32:
+    xor edx, edx
+    .globl user_load_u32_access
+user_load_u32_access:
+    mov eax, [rdi]
+    ret
+    .globl user_load_u32_failed
+user_load_u32_failed:
+    mov edx, 1
+    ret
+
+// user_store_u32(to, value) -> 0; 1 if it failed.
+    .balign 16
+    .globl user_store_u32
+user_store_u32:
+    xor eax, eax
+    .globl user_store_u32_access
+user_store_u32_access:
+    mov [rdi], esi
+    ret
+    .globl user_store_u32_failed
+user_store_u32_failed:
+    mov eax, 1
+    ret
+
+// user_exchange_u32(at, old, new) -> 0 if it was `old` in rax, 1 if not; 1 in rdx if it failed.
+    .balign 16
+    .globl user_exchange_u32
+user_exchange_u32:
+    mov ecx, edx
+    xor edx, edx
+    mov eax, esi
+    .globl user_exchange_u32_access
+user_exchange_u32_access:
+    lock cmpxchg [rdi], ecx
+    setne al
+    movzx eax, al
+    ret
+    .globl user_exchange_u32_failed
+user_exchange_u32_failed:
+    mov edx, 1
+    ret

@@ -1,0 +1,428 @@
+//! Processes: threads that share an address space and end together, and who waits for them.
+//!
+//! A process lies in the task of its first thread, which is not used again before the process was
+//! waited for. Its number is that thread's.
+//!
+//! Who is whose child, how many threads there are and how a process ended is under one lock, for
+//! all processes. Linux: `tasklist_lock`.
+
+use core::cell::Cell;
+
+use minflt_mm::{Errno, Mm, MmHandle, System, Unbalanced};
+use minflt_sync::order::WaitLock;
+use minflt_sync::{Atomic, Machine, Ordering, SpinLock};
+
+use super::ending::Ending;
+use super::{Birth, Start, make};
+use crate::linux::{EAGAIN, ECHILD};
+use crate::loader::LoadError;
+use crate::machine::Kernel;
+use crate::sched;
+use crate::shared::Once;
+use crate::task::{self, Task};
+
+/// What the kernel does to a program while it runs, which the program must not notice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Meanwhile {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// After each system call it clears every accessed bit, for the CPU to set again.
+    Age,
+    /// Whenever the program goes on after a call or a fault, it is interrupted at once.
+    Interrupt,
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    /// How the program ended.
+    pub(crate) ending: Ending,
+    /// What does not add up, in the address space as the program left it or after it was gone.
+    pub(crate) unbalanced: Option<Unbalanced>,
+    /// What was seen while it ran.
+    pub(crate) seen: Seen,
+}
+
+/// What the kernel counts while a program runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// Accessed bits that were found set by [`Meanwhile::Age`].
+    pub(crate) young: u64,
+    /// Calls and faults of the program, the one that ended it included.
+    pub(crate) traps: u64,
+    /// Interrupts that came while it ran, and not the kernel for it.
+    pub(crate) interrupts: u64,
+}
+
+/// A process.
+#[derive(Debug)]
+pub(crate) struct Process {
+    /// 1 from when it has begun to end: no thread returns to the program.
+    dying: Atomic<u32, Kernel>,
+    /// The first task of its parent, or a task that is no thread of a program; `None` if nobody
+    /// will wait for it. Guarded by: the family lock, as all below.
+    parent: Cell<Option<&'static Task>>,
+    /// The youngest of its own children.
+    child: Cell<Option<&'static Task>>,
+    /// The next older child of its parent.
+    sibling: Cell<Option<&'static Task>>,
+    /// Threads that have not ended.
+    threads: Cell<u32>,
+    /// How it ends, once that is known.
+    ending: Cell<Option<Ending>>,
+    /// Whether it has ended and was not waited for.
+    ended: Cell<bool>,
+    /// Set before it starts.
+    meanwhile: Cell<Meanwhile>,
+    young: Atomic<u64, Kernel>,
+    traps: Atomic<u64, Kernel>,
+    interrupts: Atomic<u64, Kernel>,
+}
+
+/// Whom to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whom {
+    /// Any child.
+    Any,
+    /// The one with that number.
+    Number(u32),
+}
+
+/// A process that was waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reaped {
+    /// Its number.
+    pub(crate) number: u32,
+    /// How it ended.
+    pub(crate) ending: Ending,
+    /// What was seen while it ran.
+    pub(crate) seen: Seen,
+}
+
+/// Guards what says so in [`Process`].
+static FAMILY: Once<SpinLock<(), WaitLock, Kernel>> = Once::new();
+
+fn family<R>(work: impl FnOnce() -> R) -> R {
+    let Some(lock) = FAMILY.get() else {
+        panic!("a process before there may be any");
+    };
+    let held = lock.lock();
+    let result = work();
+    drop(held);
+    result
+}
+
+/// Called once, before there are processes.
+pub(crate) fn init() {
+    FAMILY.set(SpinLock::new(()));
+}
+
+impl Process {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        Self {
+            dying: Atomic::new(0),
+            parent: Cell::new(None),
+            child: Cell::new(None),
+            sibling: Cell::new(None),
+            threads: Cell::new(0),
+            ending: Cell::new(None),
+            ended: Cell::new(false),
+            meanwhile: Cell::new(Meanwhile::Nothing),
+            young: Atomic::new(0),
+            traps: Atomic::new(0),
+            interrupts: Atomic::new(0),
+        }
+    }
+
+    /// Whether it has begun to end.
+    pub(crate) fn is_dying(&self) -> bool {
+        self.dying.load(Ordering::Relaxed) == 1
+    }
+
+    /// What is done to it while it runs.
+    pub(super) fn meanwhile(&self) -> Meanwhile {
+        self.meanwhile.get()
+    }
+
+    /// Counts a return of the program to the kernel.
+    pub(super) fn count(&self, interrupt: bool) {
+        let what = if interrupt {
+            &self.interrupts
+        } else {
+            &self.traps
+        };
+        what.add(1, Ordering::Relaxed);
+    }
+
+    /// Counts accessed bits.
+    pub(super) fn count_young(&self, found: u64) {
+        self.young.add(found, Ordering::Relaxed);
+    }
+
+    fn seen(&self) -> Seen {
+        Seen {
+            young: self.young.load(Ordering::Relaxed),
+            traps: self.traps.load(Ordering::Relaxed),
+            interrupts: self.interrupts.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The process that `task`, a thread of one, belongs to.
+pub(crate) fn of(task: &Task) -> &'static Process {
+    leader(task).own.process()
+}
+
+fn leader(task: &Task) -> &'static Task {
+    match task.own.leader() {
+        Some(leader) => leader,
+        None => panic!("{:?} is no thread of a program", task.id()),
+    }
+}
+
+/// The number that programs know a thread by, and a process by its first one.
+pub(crate) fn number(task: &Task) -> u32 {
+    task.id().0 - task::first_thread()
+}
+
+/// The number of the process that `task` belongs to.
+pub(crate) fn process_number(task: &Task) -> u32 {
+    number(leader(task))
+}
+
+/// The number of the parent of the process that `task` belongs to; 0 if it is none.
+pub(crate) fn parent_number(task: &Task) -> u32 {
+    let parent = family(|| of(task).parent.get());
+    parent.map_or(0, |parent| {
+        parent.id().0.saturating_sub(task::first_thread())
+    })
+}
+
+/// Starts a process of one thread, whose parent is the caller's process, or the caller.
+pub(crate) fn start(
+    birth: Birth,
+    fs: u64,
+    clear_tid: u64,
+    like: Option<&Task>,
+    meanwhile: Meanwhile,
+) -> Result<&'static Task, Errno> {
+    let task = make(None, birth, fs, clear_tid, like).ok_or(EAGAIN)?;
+    let me = task::current();
+    let parent = me.own.leader().unwrap_or(me);
+    let process = task.own.process();
+    for count in [&process.young, &process.traps, &process.interrupts] {
+        count.store(0, Ordering::Relaxed);
+    }
+    process.dying.store(0, Ordering::Relaxed);
+    process.meanwhile.set(meanwhile);
+    family(|| {
+        process.parent.set(Some(parent));
+        process
+            .sibling
+            .set(parent.own.process().child.replace(Some(task)));
+        process.threads.set(1);
+        process.ending.set(None);
+        process.ended.set(false);
+    });
+    task.hold();
+    Ok(task)
+}
+
+/// Makes another thread of the caller's process; not if that has begun to end.
+pub(crate) fn add_thread(birth: Birth, fs: u64, clear_tid: u64) -> Result<&'static Task, Errno> {
+    let me = task::current();
+    let process = of(me);
+    let task = make(Some(leader(me)), birth, fs, clear_tid, Some(me)).ok_or(EAGAIN)?;
+    family(|| process.threads.set(process.threads.get() + 1));
+    Ok(task)
+}
+
+/// Whether `task` is its process's last thread.
+pub(super) fn is_last(task: &Task) -> bool {
+    family(|| of(task).threads.get() == 1)
+}
+
+/// Ends the process of `me`, the caller: its other threads end when they would return to the
+/// program, and whatever they wait for is over. The first one to say how it ends is right.
+pub(super) fn end(me: &Task, ending: Ending) {
+    let process = of(me);
+    family(|| {
+        if process.ending.get().is_none() {
+            process.ending.set(Some(ending));
+        }
+    });
+    process.dying.store(1, Ordering::Relaxed);
+    let leader = leader(me);
+    if family(|| process.threads.get()) == 1 {
+        return;
+    }
+    let threads = task::all().iter().filter(|task| is_of(task, leader));
+    for other in threads.filter(|task| task.id() != me.id()) {
+        sched::unpark(other);
+        sched::disturb(other);
+    }
+}
+
+/// The caller is no thread any more: it has no address space, and ends. With the last one, its
+/// process has ended.
+pub(super) fn thread_ended(me: &'static Task) {
+    let leader = leader(me);
+    let process = leader.own.process();
+    let parent = family(|| {
+        process.threads.set(process.threads.get() - 1);
+        if process.threads.get() != 0 {
+            return None;
+        }
+        // What this process has not waited for, nobody will.
+        let mut child = process.child.take();
+        while let Some(task) = child {
+            let orphan = task.own.process();
+            orphan.parent.set(None);
+            if orphan.ended.take() {
+                task::let_go(task);
+            }
+            child = orphan.sibling.take();
+        }
+        let parent = process.parent.get();
+        if parent.is_some() {
+            process.ended.set(true);
+        } else {
+            task::let_go(leader);
+        }
+        parent
+    });
+    if me.id() != leader.id() {
+        me.own.set_leader(None);
+    }
+    if let Some(parent) = parent {
+        wake_process(parent);
+    }
+}
+
+/// Wakes all threads of the process whose first task is `leader`: one of them may wait for a child.
+fn wake_process(leader: &'static Task) {
+    sched::unpark(leader);
+    if family(|| leader.own.process().threads.get()) > 1 {
+        for thread in task::all().iter().filter(|task| is_of(task, leader)) {
+            sched::unpark(thread);
+        }
+    }
+}
+
+/// Whether `task` is a thread of the process whose first task is `leader`.
+fn is_of(task: &Task, leader: &Task) -> bool {
+    task.own.leader().is_some_and(|it| it.id() == leader.id())
+}
+
+/// Waits for a child of the caller's process, or of the caller, to end; `None` if none has ended
+/// and `at_once` is set, or the caller's process ends.
+///
+/// # Errors
+/// `ECHILD` where there is no such child.
+pub(crate) fn wait(whom: Whom, at_once: bool) -> Result<Option<Reaped>, Errno> {
+    let me = task::current();
+    let parent = me.own.leader().unwrap_or(me);
+    loop {
+        if let Some(task) = family(|| take_ended(parent, whom))? {
+            let process = task.own.process();
+            let reaped = Reaped {
+                number: number(task),
+                ending: process.ending.get().unwrap_or(Ending::Exited(0)),
+                seen: process.seen(),
+            };
+            task::let_go(task);
+            return Ok(Some(reaped));
+        }
+        if at_once || me.own.leader().is_some() && of(me).is_dying() {
+            return Ok(None);
+        }
+        Kernel::park();
+    }
+}
+
+/// Starts `child`, which has the caller's address space, and waits until it has not: it has ended,
+/// or this process, `mine`, begins to.
+pub(crate) fn start_and_await(child: &'static Task, mine: &Process) {
+    let process = child.own.process();
+    // It is not used again meanwhile, whoever waits for it.
+    child.hold();
+    sched::start(child);
+    while family(|| process.threads.get()) != 0 && !mine.is_dying() {
+        Kernel::park();
+    }
+    task::let_go(child);
+}
+
+/// Takes a child of `parent` out of its family that has ended. The caller has the family lock.
+fn take_ended(parent: &Task, whom: Whom) -> Result<Option<&'static Task>, Errno> {
+    let mut found = Err(ECHILD);
+    let mut link = &parent.own.process().child;
+    while let Some(task) = link.get() {
+        let process = task.own.process();
+        if whom_is(whom, task) {
+            found = Ok(None);
+            if process.ended.take() {
+                process.parent.set(None);
+                link.set(process.sibling.take());
+                return Ok(Some(task));
+            }
+        }
+        link = &process.sibling;
+    }
+    found
+}
+
+fn whom_is(whom: Whom, task: &Task) -> bool {
+    match whom {
+        Whom::Any => true,
+        Whom::Number(wanted) => number(task) == wanted,
+    }
+}
+
+/// Runs the program in `image` with `args` (the name first) to its end.
+pub(crate) fn run(
+    sys: &'static System<Kernel>,
+    image: &'static [u8],
+    args: &'static [&'static str],
+    meanwhile: Meanwhile,
+) -> Outcome {
+    let failed = |errno| Outcome {
+        ending: Ending::NotLoaded(LoadError::Memory(errno)),
+        unbalanced: None,
+        seen: Seen::default(),
+    };
+    let mm = match sys.new_mm() {
+        Ok(mm) => mm,
+        Err(error) => return failed(Errno::from(error)),
+    };
+    let reaped = match run_in(&mm, image, args, meanwhile) {
+        Ok(reaped) => reaped,
+        Err(errno) => return failed(errno),
+    };
+    let here: [&Mm<Kernel>; 1] = [&mm];
+    let left = sys.check_ledger(&here).err();
+    drop(mm);
+    Outcome {
+        ending: reaped.ending,
+        unbalanced: left.or_else(|| sys.check_ledger(&[]).err()),
+        seen: reaped.seen,
+    }
+}
+
+fn run_in(
+    mm: &MmHandle<'static, Kernel>,
+    image: &'static [u8],
+    args: &'static [&'static str],
+    meanwhile: Meanwhile,
+) -> Result<Reaped, Errno> {
+    let birth = Birth {
+        mm: mm.share(),
+        start: Start::Program(image, args),
+    };
+    let task = start(birth, 0, 0, None, meanwhile)?;
+    let whom = Whom::Number(number(task));
+    sched::start(task);
+    wait(whom, false)?.ok_or(EAGAIN)
+}
