@@ -8,11 +8,13 @@ mod mapping;
 mod out;
 mod start;
 mod sys;
+mod thread;
 
 pub use mapping::{Mapping, PAGE};
 pub use out::Out;
 pub use start::{Args, start};
 pub use sys::{Advice, Errno, Prot, Sys};
+pub use thread::{Thread, Word, together};
 
 use core::fmt::Write;
 
