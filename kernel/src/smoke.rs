@@ -126,7 +126,7 @@ fn one(sys: &System<Kernel>, run: Run) -> bool {
 }
 
 /// Prints what was counted, by the names of `minflt-mm`.
-fn print_counts(sys: &System<Kernel>) {
+pub(crate) fn print_counts(sys: &System<Kernel>) {
     for event in Event::ALL {
         let count = sys.count_of(*event);
         if count > 0 {
@@ -142,7 +142,7 @@ fn print_counts(sys: &System<Kernel>) {
 }
 
 /// Whether every frame is accounted for now that every process is gone.
-fn balances(sys: &System<Kernel>) -> bool {
+pub(crate) fn balances(sys: &System<Kernel>) -> bool {
     match sys.check_ledger(&[]) {
         Ok(ledger) => {
             say!(

@@ -14,7 +14,7 @@ const SIZE: u64 = 1 << 20;
 /// Linux: mm/mmap.c `stack_guard_gap`.
 const GUARD: u64 = 256 * PAGE;
 /// The most arguments, the program's name included.
-const ARGUMENTS: usize = 16;
+const ARGUMENTS: usize = 32;
 /// Words between the stack pointer and the strings, at most: the count, the arguments and their
 /// zero, the environment's zero, three pairs.
 const WORDS: usize = 1 + ARGUMENTS + 1 + 1 + 6;
