@@ -4,15 +4,21 @@
 //! inside the minflt kernel, so one run on the host tells what the right answer is.
 #![no_std]
 
+mod file;
 mod mapping;
 mod out;
+mod process;
 mod start;
 mod sys;
+mod thread;
 
+pub use file::{File, Mode};
 pub use mapping::{Mapping, PAGE};
 pub use out::Out;
+pub use process::{Ended, Forked, Process, Usage};
 pub use start::{Args, start};
 pub use sys::{Advice, Errno, Prot, Sys};
+pub use thread::{Thread, Word, together};
 
 use core::fmt::Write;
 

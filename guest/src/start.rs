@@ -39,6 +39,14 @@ impl Args {
         text.to_str().ok()
     }
 
+    /// The address of the list of arguments from `index` on, which a zero word ends; `None` past its
+    /// end.
+    #[must_use]
+    pub fn addr(self, index: usize) -> Option<u64> {
+        let at = self.stack.expose_provenance() + (1 + index) * size_of::<u64>();
+        (index < self.count()).then_some(at as u64)
+    }
+
     /// The page size the kernel told, or `None` if it told none.
     #[must_use]
     pub fn page_size(self) -> Option<u64> {

@@ -8,10 +8,17 @@ const MMAP: u64 = 9;
 const MPROTECT: u64 = 10;
 const MUNMAP: u64 = 11;
 const MADVISE: u64 = 28;
+const GETPPID: u64 = 110;
+const FUTEX: u64 = 202;
+const CLOCK_GETTIME: u64 = 228;
+const EXIT: u64 = 60;
 const EXIT_GROUP: u64 = 231;
 const GETCPU: u64 = 309;
 
 const STDOUT: u64 = 1;
+const FUTEX_WAIT: u64 = 0;
+const FUTEX_WAKE: u64 = 1;
+const CLOCK_MONOTONIC: u64 = 1;
 const MAP_PRIVATE_ANONYMOUS: u64 = 0x02 | 0x20;
 /// Values from here up are negated error numbers.
 const FIRST_ERROR: u64 = 4095_u64.wrapping_neg();
@@ -27,6 +34,20 @@ impl Errno {
     pub const ENOMEM: Self = Self(12);
     /// An argument makes no sense.
     pub const EINVAL: Self = Self(22);
+    /// A word had another value, or nothing is there yet.
+    pub const EAGAIN: Self = Self(11);
+    /// A signal came first.
+    pub const EINTR: Self = Self(4);
+    /// The kernel has no such call.
+    pub const ENOSYS: Self = Self(38);
+
+    /// The error in what a call returned, if it is one.
+    pub(crate) const fn of(result: u64) -> Option<Self> {
+        if result >= FIRST_ERROR {
+            return Some(Self(result.wrapping_neg()));
+        }
+        None
+    }
 }
 
 impl fmt::Debug for Errno {
@@ -132,6 +153,45 @@ impl Sys {
         unsafe { call(GETCPU, [addr, 0, 0, 0, 0, 0]) }.map(|_| ())
     }
 
+    /// `getppid`.
+    pub fn getppid() -> Result<u64, Errno> {
+        // SAFETY: (1) `getppid` changes no memory.
+        unsafe { call(GETPPID, [0; 6]) }
+    }
+
+    /// Nanoseconds of the monotonic clock.
+    pub fn now_ns() -> Result<u64, Errno> {
+        let mut time = [0_u64; 2];
+        let at = (&raw mut time).expose_provenance() as u64;
+        // SAFETY: (1) the kernel stores seconds and nanoseconds into `time`, which is exposed.
+        unsafe { call(CLOCK_GETTIME, [CLOCK_MONOTONIC, at, 0, 0, 0, 0]) }?;
+        // SAFETY: (1) `time` lives, and is read once the kernel has stored it.
+        let [seconds, nanoseconds] = unsafe { (&raw const time).read_volatile() };
+        Ok(seconds * 1_000_000_000 + nanoseconds)
+    }
+
+    /// Sleeps while the 32-bit word at `addr` is `value`, until [`Sys::futex_wake`].
+    pub fn futex_wait(addr: u64, value: u32) -> Result<(), Errno> {
+        let args = [addr, FUTEX_WAIT, u64::from(value), 0, 0, 0];
+        // SAFETY: (1) the kernel only reads the word.
+        unsafe { call(FUTEX, args) }.map(|_| ())
+    }
+
+    /// Wakes up to `count` threads that sleep on the word at `addr`; returns how many.
+    pub fn futex_wake(addr: u64, count: u32) -> Result<u64, Errno> {
+        let args = [addr, FUTEX_WAKE, u64::from(count), 0, 0, 0];
+        // SAFETY: (1) the call changes no memory.
+        unsafe { call(FUTEX, args) }
+    }
+
+    /// Ends the calling thread only.
+    pub fn exit_thread() -> ! {
+        loop {
+            // SAFETY: (1) the thread ends; its stack is freed by whoever joins it.
+            let _ = unsafe { call(EXIT, [0; 6]) };
+        }
+    }
+
     /// Ends the program.
     pub fn exit(status: i32) -> ! {
         loop {
@@ -145,7 +205,7 @@ impl Sys {
 ///
 /// # Safety
 /// 1. What the call does to the program's memory breaks no object the program still uses.
-unsafe fn call(number: u64, args: [u64; 6]) -> Result<u64, Errno> {
+pub(crate) unsafe fn call(number: u64, args: [u64; 6]) -> Result<u64, Errno> {
     let result: u64;
     // SAFETY: (1) the caller's promise; (2) the kernel keeps all registers but rax, rcx and r11.
     unsafe {
@@ -163,9 +223,8 @@ unsafe fn call(number: u64, args: [u64; 6]) -> Result<u64, Errno> {
             options(nostack),
         );
     }
-    if result >= FIRST_ERROR {
-        Err(Errno(result.wrapping_neg()))
-    } else {
-        Ok(result)
+    match Errno::of(result) {
+        Some(error) => Err(error),
+        None => Ok(result),
     }
 }

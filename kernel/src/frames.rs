@@ -14,14 +14,30 @@ const FIRST_MAPPED: u64 = 1 << 30;
 /// The frames not yet taken, of the range of RAM that holds the image.
 static REST: BootCpu<Range<u64>> = BootCpu::new(0..0);
 
-/// Finds the RAM behind the image.
-pub(crate) fn init(ram: &[Range<u64>]) {
+/// Finds the RAM behind the image. Of what is before and behind the initial RAM disk, if that lies
+/// there, only the larger part is used.
+pub(crate) fn init(ram: &[Range<u64>], initrd: &Range<u64>) {
     let image = boot::image_phys();
     let Some(range) = ram.iter().find(|range| range.contains(&image.start)) else {
         panic!("the memory map has no RAM where the image is");
     };
-    let rest = image.end.next_multiple_of(PAGE)..range.end / PAGE * PAGE;
+    let rest = beside(&(image.end..range.end), initrd);
+    let rest = rest.start.next_multiple_of(PAGE)..rest.end / PAGE * PAGE;
     REST.with(|slot| *slot = rest);
+}
+
+/// The larger part of `range` that is not in `taken`.
+fn beside(range: &Range<u64>, taken: &Range<u64>) -> Range<u64> {
+    if taken.is_empty() || taken.start >= range.end || taken.end <= range.start {
+        return range.clone();
+    }
+    let before = range.start..taken.start.max(range.start);
+    let behind = taken.end.min(range.end)..range.end;
+    if before.end - before.start >= behind.end - behind.start {
+        before
+    } else {
+        behind
+    }
 }
 
 /// Takes all that is left, from a multiple of `align` on, zeroed: from now on [`take`] finds

@@ -11,10 +11,12 @@ mod conformance;
 mod crew;
 mod fault;
 mod frames;
+mod initrd;
 mod linux;
 mod loader;
 mod machine;
 mod options;
+mod program;
 mod sched;
 mod shared;
 mod smoke;
@@ -22,6 +24,7 @@ mod space;
 mod stack;
 mod task;
 mod user;
+mod words;
 
 use core::ops::Range;
 use core::panic::PanicInfo;
@@ -36,11 +39,14 @@ use arch::pvh::BootInfo;
 use arch::serial::{Serial, last_words, say};
 use arch::{clock, kernel_map, smp};
 use machine::{Kernel, Pc};
-use options::{Options, Run};
+use options::{Options, Run, has_program};
 use shared::Once;
 
 /// The RAM handed on starts at a multiple of this, as `minflt_sync::Ram` asks.
 const RAM_ALIGN: u64 = 64 << 10;
+
+/// What the loader said. Programs' arguments lie in it.
+static BOOT: Once<BootInfo> = Once::new();
 
 /// What programs run in: it lasts, as their threads have parts of it.
 static SYSTEM: Once<Running<Kernel>> = Once::new();
@@ -52,34 +58,41 @@ extern "C" fn kmain(start_info: u64) -> ! {
     arch::init();
     // SAFETY: (1) `boot.s` passes on what the loader gave it, and nothing was written since but
     // the kernel's own image.
-    let boot = unsafe { BootInfo::read(start_info) };
-    say!("minflt: command line \"{}\"", boot.command_line());
-    let Some(options) = Options::parse(boot.command_line()) else {
+    let boot = BOOT.set(unsafe { BootInfo::read(start_info) });
+    let Some(command_line) = boot.command_line() else {
+        say!("minflt: the command line is too long, or not UTF-8");
+        exit(Verdict::Failure)
+    };
+    if has_program(command_line) {
+        Serial::log_apart();
+    }
+    say!("minflt: command line \"{command_line}\"");
+    let Some(options) = Options::parse(command_line) else {
         exit(Verdict::Failure)
     };
 
-    frames::init(boot.ram());
+    frames::init(boot.ram(), &boot.initrd());
     kernel_map::init(boot.ram());
     let Some(counts_per_second) = clock::counts_per_second() else {
         panic!("the interval timer does not run");
     };
     let bytes = boot.ram().iter().map(|range| range.end - range.start);
-    task::init(smp::find(&boot), bytes.sum());
+    task::init(smp::find(boot), bytes.sum());
     user::process::init();
     user::futex::init();
     machine::set_clock(counts_per_second);
     interrupts::enable();
-    machine::set_cpus(smp::start(&boot, counts_per_second));
+    machine::set_cpus(smp::start(boot, counts_per_second));
     let ram = frames::take_all(RAM_ALIGN);
     print_machine(&ram, options.era);
 
     let good = match options.run {
-        Run::Smoke { overcommit, canary } => {
-            // SAFETY: (1) taken and zeroed above, and mapped by `kernel_map`.
-            let machine = unsafe { Pc::new(ram) };
-            let sys = SYSTEM.set(start_system(machine, options.era));
-            sys.set_overcommit(overcommit);
-            smoke::run(sys, canary)
+        Run::Smoke { canary } => smoke::run(start_system(ram, &options), canary),
+        Run::Program { path, arguments } => {
+            let sys = start_system(ram, &options);
+            // SAFETY: (1) all RAM is mapped by now, and `frames` keeps off the RAM disk.
+            let initrd = unsafe { boot.initrd_bytes() };
+            program::run(sys, initrd, path, arguments)
         }
         Run::Conformance { control } => {
             // SAFETY: (1) as above.
@@ -89,6 +102,7 @@ extern "C" fn kmain(start_info: u64) -> ! {
     let what = match options.run {
         Run::Smoke { .. } => "boot smoke",
         Run::Conformance { .. } => "conformance",
+        Run::Program { .. } => "program",
     };
     say!(
         "minflt: {what} {}, {} ms",
@@ -102,10 +116,15 @@ extern "C" fn kmain(start_info: u64) -> ! {
     })
 }
 
-/// Hands the machine to `minflt-mm`.
-fn start_system(machine: Pc, era: &Era) -> Running<Kernel> {
-    match System::boot(machine, era.config) {
-        Ok(sys) => sys,
+/// Hands the machine with this RAM, all that is left, to `minflt-mm`.
+fn start_system(ram: Range<u64>, options: &Options<'_>) -> &'static System<Kernel> {
+    // SAFETY: (1) taken and zeroed by `take_all`, and mapped by `kernel_map`.
+    let machine = unsafe { Pc::new(ram) };
+    match System::boot(machine, options.era.config) {
+        Ok(sys) => {
+            sys.set_overcommit(options.overcommit);
+            SYSTEM.set(sys)
+        }
         Err(error) => {
             say!("minflt: {error}");
             exit(Verdict::Failure)

@@ -3,20 +3,20 @@
 use minflt_mm::{ERAS, Era, Overcommit, era};
 
 use crate::arch::serial::say;
+use crate::words::Words;
 
 /// The era where the command line names none.
 const DEFAULT_ERA: &str = "spf-2017";
 
 /// All options.
-const OPTIONS: &str = "era=NAME, overcommit=N, canary, conformance, control=deaf";
+const OPTIONS: &str =
+    "era=NAME, overcommit=N, canary, conformance, control=deaf, rdinit=PATH [-- ARGUMENTS]";
 
 /// What the kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Run {
+pub(crate) enum Run<'a> {
     /// The boot smoke: programs, and how each must end.
     Smoke {
-        /// `overcommit=N`: how much may be promised, by Linux's number (`vm.overcommit_memory`).
-        overcommit: Overcommit,
         /// `canary`: one expectation is wrong, to see that a boot can fail.
         canary: bool,
     },
@@ -24,6 +24,13 @@ pub(crate) enum Run {
     Conformance {
         /// `control=NAME`: one of them is broken, to see that this is found.
         control: Option<Control>,
+    },
+    /// `rdinit=PATH`: a program of the initial RAM disk.
+    Program {
+        /// Where it is.
+        path: &'a str,
+        /// What follows `--`: its arguments.
+        arguments: &'a str,
     },
 }
 
@@ -36,22 +43,45 @@ pub(crate) enum Control {
 
 /// What the command line asks for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
+pub(crate) struct Options<'a> {
     /// `era=NAME`: how faults are synchronized.
     pub(crate) era: &'static Era,
+    /// `overcommit=N`: how much may be promised, by Linux's number (`vm.overcommit_memory`).
+    pub(crate) overcommit: Overcommit,
     /// What runs.
-    pub(crate) run: Run,
+    pub(crate) run: Run<'a>,
 }
 
-impl Options {
+/// Whether a command line names a program to run.
+pub(crate) fn has_program(command_line: &str) -> bool {
+    let (own, _) = split(command_line);
+    Words::of(own).any(|word| word.starts_with("rdinit="))
+}
+
+/// What is before the word `--`, and what is behind it.
+fn split(command_line: &str) -> (&str, Option<&str>) {
+    let mut words = Words::of(command_line);
+    while let Some(word) = words.next() {
+        if word == "--" {
+            let rest = words.rest();
+            let own = command_line.len() - rest.len() - word.len();
+            return (&command_line[..own], Some(rest));
+        }
+    }
+    (command_line, None)
+}
+
+impl<'a> Options<'a> {
     /// Reads the command line. What is wrong with it is printed, and `None` returned.
-    pub(crate) fn parse(command_line: &str) -> Option<Self> {
+    pub(crate) fn parse(command_line: &'a str) -> Option<Self> {
+        let (own, arguments) = split(command_line);
+        let mut path = None;
         let mut name = DEFAULT_ERA;
         let mut canary = false;
         let mut overcommit = None;
         let mut conformance = false;
         let mut control = None;
-        for word in command_line.split_whitespace() {
+        for word in Words::of(own) {
             if word == "canary" {
                 canary = true;
             } else if word == "conformance" {
@@ -60,6 +90,8 @@ impl Options {
                 control = Some(Control::Deaf);
             } else if let Some(value) = word.strip_prefix("era=") {
                 name = value;
+            } else if let Some(value) = word.strip_prefix("rdinit=") {
+                path = Some(value);
             } else if let Some(value) = word.strip_prefix("overcommit=") {
                 let number = value.parse().ok();
                 overcommit = number.and_then(Overcommit::from_number);
@@ -79,20 +111,35 @@ impl Options {
             }
             return None;
         };
-        let run = if conformance {
-            if canary || overcommit.is_some() {
-                say!("minflt: canary and overcommit are for the smoke, not for conformance");
+        let smoke_only = canary || (conformance && overcommit.is_some());
+        let run = match (conformance, path) {
+            (true, Some(_)) => {
+                say!("minflt: conformance and rdinit exclude each other");
                 return None;
             }
-            Run::Conformance { control }
-        } else {
-            if control.is_some() {
+            (true, None) | (false, Some(_)) if smoke_only => {
+                say!("minflt: canary is for the smoke, overcommit is not for conformance");
+                return None;
+            }
+            (false, _) if control.is_some() => {
                 say!("minflt: control is for conformance");
                 return None;
             }
-            let overcommit = overcommit.unwrap_or(Overcommit::Heuristic);
-            Run::Smoke { overcommit, canary }
+            (_, None) if arguments.is_some() => {
+                say!("minflt: arguments after -- are for a program; name it by rdinit=PATH");
+                return None;
+            }
+            (true, None) => Run::Conformance { control },
+            (false, None) => Run::Smoke { canary },
+            (false, Some(path)) => Run::Program {
+                path,
+                arguments: arguments.unwrap_or(""),
+            },
         };
-        Some(Self { era, run })
+        Some(Self {
+            era,
+            overcommit: overcommit.unwrap_or(Overcommit::Heuristic),
+            run,
+        })
     }
 }

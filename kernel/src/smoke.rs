@@ -6,6 +6,7 @@ use minflt_pgtable::Access;
 use crate::arch::serial::say;
 use crate::arch::smp;
 use crate::machine::Kernel;
+use crate::stack::Args;
 use crate::user::ending::Ending;
 use crate::user::process::{self, Meanwhile, Outcome};
 
@@ -91,11 +92,15 @@ pub(crate) fn run(sys: &'static System<Kernel>, canary: bool) -> bool {
 fn one(sys: &'static System<Kernel>, run: Run) -> bool {
     let Run { name, .. } = run;
     let faults = sys.count_of(Event::PageFaults);
+    let Some(args) = Args::new(run.args.iter().copied()) else {
+        say!("{name}: FAILED, too many arguments");
+        return false;
+    };
     let Outcome {
         ending,
         unbalanced,
         seen,
-    } = process::run(sys, SMOKE, run.args, run.meanwhile);
+    } = process::run(sys, SMOKE, args, run.meanwhile);
     say!("{name}: {ending}");
     let mut good = ending == run.ending;
     if !good {
@@ -127,7 +132,7 @@ fn one(sys: &'static System<Kernel>, run: Run) -> bool {
 }
 
 /// Prints what was counted, by the names of `minflt-mm`.
-fn print_counts(sys: &'static System<Kernel>) {
+pub(crate) fn print_counts(sys: &System<Kernel>) {
     for event in Event::ALL {
         let count = sys.count_of(*event);
         if count > 0 {
@@ -143,7 +148,7 @@ fn print_counts(sys: &'static System<Kernel>) {
 }
 
 /// Whether every frame is accounted for now that every process is gone.
-fn balances(sys: &'static System<Kernel>) -> bool {
+pub(crate) fn balances(sys: &System<Kernel>) -> bool {
     match sys.check_ledger(&[]) {
         Ok(ledger) => {
             say!(

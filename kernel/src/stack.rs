@@ -13,11 +13,38 @@ const SIZE: u64 = 1 << 20;
 /// Bytes below the stack that stay unusable, so that running off it is a fault.
 /// Linux: mm/mmap.c `stack_guard_gap`.
 const GUARD: u64 = 256 * PAGE;
-/// The most arguments, the program's name included.
-const ARGUMENTS: usize = 16;
+/// The most arguments, the program's name included. Linux: init/main.c `MAX_INIT_ARGS`.
+const ARGUMENTS: usize = 32;
 /// Words between the stack pointer and the strings, at most: the count, the arguments and their
 /// zero, the environment's zero, three pairs.
 const WORDS: usize = 1 + ARGUMENTS + 1 + 1 + 6;
+
+/// The arguments of a program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Args {
+    list: [&'static str; ARGUMENTS],
+    count: usize,
+}
+
+impl Args {
+    /// The most there may be.
+    pub(crate) const MOST: usize = ARGUMENTS;
+
+    /// These, or `None` if they are too many.
+    pub(crate) fn new(args: impl IntoIterator<Item = &'static str>) -> Option<Self> {
+        let mut list = [""; ARGUMENTS];
+        let mut count = 0;
+        for arg in args {
+            *list.get_mut(count)? = arg;
+            count += 1;
+        }
+        Some(Self { list, count })
+    }
+
+    fn list(&self) -> &[&'static str] {
+        &self.list[..self.count]
+    }
+}
 
 /// Maps a stack in `mm`, which is active, and fills it; returns the stack pointer.
 ///
@@ -25,10 +52,8 @@ const WORDS: usize = 1 + ARGUMENTS + 1 + 1 + 6;
 /// low   argc | argv[0] .. argv[argc-1] | 0 | 0 (no environment) | pairs .. AT_NULL | strings  end
 ///       ^ the stack pointer, a multiple of 16
 /// ```
-pub(crate) fn build(mm: &Mm<Kernel>, args: &[&str], entry: u64) -> Result<u64, Errno> {
-    if args.len() > ARGUMENTS {
-        return Err(Errno::EINVAL);
-    }
+pub(crate) fn build(mm: &Mm<Kernel>, args: &Args, entry: u64) -> Result<u64, Errno> {
+    let args = args.list();
     let end = USER_END;
     let map = |start, len, prot| mm.mmap(Place::FixedNoReplace(VirtAddr(start)), len, prot);
     map(end - SIZE, SIZE, Prot::READ_WRITE)?;

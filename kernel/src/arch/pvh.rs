@@ -1,4 +1,5 @@
-//! The start info a PVH loader leaves: memory map, command line, where ACPI's tables are.
+//! The start info a PVH loader leaves: memory map, command line, initial RAM disk, where ACPI's
+//! tables are.
 //!
 //! Layout: Xen's public/arch-x86/hvm/start_info.h, version 1.
 
@@ -13,8 +14,9 @@ const MAGIC: u32 = 0x336e_c578;
 const RAM: u32 = 1;
 /// The most ranges of RAM the kernel looks at.
 const RANGES: usize = 16;
-/// The longest command line the kernel keeps.
-const COMMAND_LINE: usize = 256;
+/// The longest command line the kernel keeps, the zero at its end included: as long as Linux's.
+/// Linux: arch/x86/include/asm/setup.h `COMMAND_LINE_SIZE`.
+const COMMAND_LINE: usize = 2048;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -40,12 +42,22 @@ struct MemmapEntry {
     reserved: u32,
 }
 
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Module {
+    addr: u64,
+    size: u64,
+    cmdline: u64,
+    reserved: u64,
+}
+
 /// What the loader told, copied out of its memory.
 #[derive(Clone, Debug)]
 pub(crate) struct BootInfo {
     ram: [Range<u64>; RANGES],
     ranges: usize,
     rsdp: u64,
+    initrd: Range<u64>,
     command_line: [u8; COMMAND_LINE],
     command_line_len: usize,
 }
@@ -69,6 +81,7 @@ impl BootInfo {
             ram: [const { 0..0 }; RANGES],
             ranges: 0,
             rsdp: info.rsdp,
+            initrd: 0..0,
             command_line: [0; COMMAND_LINE],
             command_line_len: 0,
         };
@@ -76,6 +89,11 @@ impl BootInfo {
             let entry = info.memmap + index * size_of::<MemmapEntry>() as u64;
             // SAFETY: (1) the caller's promise covers the memory map's entries.
             boot.note_range(unsafe { read_phys(entry) });
+        }
+        if info.nr_modules > 0 {
+            // SAFETY: (1) the caller's promise covers the list of modules.
+            let module: Module = unsafe { read_phys(info.modlist) };
+            boot.initrd = module.addr..module.addr.saturating_add(module.size);
         }
         if info.cmdline != 0 {
             // SAFETY: (1) the caller's promise covers the command line.
@@ -94,9 +112,29 @@ impl BootInfo {
         self.rsdp
     }
 
-    /// The command line; empty if there is none or it is not UTF-8.
-    pub(crate) fn command_line(&self) -> &str {
-        str::from_utf8(&self.command_line[..self.command_line_len]).unwrap_or("")
+    /// Where the initial RAM disk is, the first of the modules; empty if there is none.
+    pub(crate) fn initrd(&self) -> Range<u64> {
+        self.initrd.clone()
+    }
+
+    /// The bytes of the initial RAM disk; none if it is not within the RAM of the memory map.
+    ///
+    /// # Safety
+    /// 1. The direct map holds all RAM, and nobody writes to the RAM disk, ever.
+    pub(crate) unsafe fn initrd_bytes(&self) -> &'static [u8] {
+        let Range { start, end } = self.initrd;
+        let within = |ram: &Range<u64>| ram.start <= start && end <= ram.end;
+        if start >= end || !self.ram().iter().any(within) {
+            return &[];
+        }
+        // SAFETY: (1) within mapped RAM; (2) the caller's promise: nobody writes there.
+        unsafe { slice::from_raw_parts(paging::direct(start), (end - start) as usize) }
+    }
+
+    /// The command line, empty if there is none; `None` if it is too long or not UTF-8.
+    pub(crate) fn command_line(&self) -> Option<&str> {
+        let text = self.command_line.get(..self.command_line_len)?;
+        str::from_utf8(text).ok()
     }
 
     fn note_range(&mut self, entry: MemmapEntry) {
@@ -106,7 +144,7 @@ impl BootInfo {
         }
     }
 
-    /// Keeps the zero-terminated string at physical address `at`, cut at the longest length.
+    /// Keeps the zero-terminated string at physical address `at`; notes if it is too long.
     ///
     /// # Safety
     /// 1. As for [`BootInfo::read`].
@@ -114,12 +152,10 @@ impl BootInfo {
         // SAFETY: (1) the caller's promise; bytes past the string's end are RAM and may hold
         // anything, and every byte is a valid `u8`.
         let text = unsafe { slice::from_raw_parts(paging::direct(at), COMMAND_LINE) };
-        let len = text
-            .iter()
-            .position(|&byte| byte == 0)
-            .unwrap_or(COMMAND_LINE);
-        self.command_line[..len].copy_from_slice(&text[..len]);
-        self.command_line_len = len;
+        self.command_line.copy_from_slice(text);
+        let end = text.iter().position(|&byte| byte == 0);
+        // One more than there is room for, where the end is not seen.
+        self.command_line_len = end.unwrap_or(COMMAND_LINE + 1);
     }
 }
 

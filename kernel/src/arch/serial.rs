@@ -1,15 +1,18 @@
-//! The console: the first serial port, by polling.
+//! The serial ports, by polling: the first is the console, the second may take the kernel's log.
 
 use core::fmt;
 
+use minflt_sync::Ordering;
 use x86_64::instructions::interrupts;
 use x86_64::instructions::port::Port;
 
 use crate::machine;
-use crate::shared::Flag;
+use crate::shared::{Flag, StaticWord};
 
 /// The first port of COM1.
 const COM1: u16 = 0x3f8;
+/// The first port of COM2.
+const COM2: u16 = 0x2f8;
 /// Line status: the transmitter takes another byte.
 const READY: u8 = 1 << 5;
 
@@ -19,13 +22,46 @@ const PATIENCE: u32 = 1_000_000;
 /// Whose line it is.
 static LINE: Flag = Flag::new();
 
-/// The first serial port.
+/// The first port of where the kernel's own lines go.
+static LOG: StaticWord = StaticWord::new(COM1 as u32);
+
+/// A serial port, by the first of its I/O ports.
 #[derive(Debug)]
-pub(crate) struct Serial;
+pub(crate) struct Serial(u16);
 
 impl Serial {
-    /// Sets 115200 baud, 8 bits, no parity, FIFOs on, no interrupts.
+    /// Sets up the console.
     pub(crate) fn init() {
+        Self(COM1).set_up();
+    }
+
+    /// From now on the kernel's own lines go to the second port, and the console is the program's;
+    /// where there is no second port, nothing changes. Called at boot.
+    pub(crate) fn log_apart() {
+        let second = Self(COM2);
+        if second.is_there() {
+            second.set_up();
+            // ORDERING: Relaxed: the boot CPU sets it before it starts others.
+            LOG.store(u32::from(COM2), Ordering::Relaxed);
+        }
+    }
+
+    /// Where the kernel's own lines go.
+    fn log() -> Self {
+        // ORDERING: Relaxed: see `log_apart`.
+        Self(LOG.load(Ordering::Relaxed) as u16)
+    }
+
+    /// Whether there is such a port: it has a register that keeps what is written.
+    fn is_there(&self) -> bool {
+        [0x5a, 0xa5].into_iter().all(|value| {
+            self.output(7, value);
+            self.input(7) == value
+        })
+    }
+
+    /// Sets 115200 baud, 8 bits, no parity, FIFOs on, no interrupts.
+    fn set_up(&self) {
         for (register, value) in [
             (1, 0),
             (3, 0x80),
@@ -35,42 +71,42 @@ impl Serial {
             (2, 0xc7),
             (4, 0x03),
         ] {
-            output(register, value);
+            self.output(register, value);
         }
     }
 
-    /// Sends bytes as they are, in one piece.
+    /// Sends bytes to the console as they are, in one piece.
     pub(crate) fn send(bytes: &[u8]) {
-        exclusively(|| Self::transmit(bytes));
+        exclusively(|| Self(COM1).transmit(bytes));
     }
 
     /// Sends bytes; the caller has the port.
-    fn transmit(bytes: &[u8]) {
+    fn transmit(&self, bytes: &[u8]) {
         for &byte in bytes {
-            while input(5) & READY == 0 {}
-            output(0, byte);
+            while self.input(5) & READY == 0 {}
+            self.output(0, byte);
         }
+    }
+
+    fn output(&self, register: u16, value: u8) {
+        // SAFETY: (1) a register of the serial port, which touches no memory.
+        unsafe { Port::new(self.0 + register).write(value) };
+    }
+
+    fn input(&self, register: u16) -> u8 {
+        // SAFETY: (1) a register of the serial port, which touches no memory.
+        unsafe { Port::new(self.0 + register).read() }
     }
 }
 
 impl fmt::Write for Serial {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        Self::transmit(text.as_bytes());
+        self.transmit(text.as_bytes());
         Ok(())
     }
 }
 
-fn output(register: u16, value: u8) {
-    // SAFETY: (1) a register of the serial port, which touches no memory.
-    unsafe { Port::new(COM1 + register).write(value) };
-}
-
-fn input(register: u16) -> u8 {
-    // SAFETY: (1) a register of the serial port, which touches no memory.
-    unsafe { Port::new(COM1 + register).read() }
-}
-
-/// Prints a line on the console.
+/// Prints a line of the kernel.
 macro_rules! say {
     ($($arg:tt)*) => { $crate::arch::serial::line(format_args!($($arg)*)) };
 }
@@ -107,7 +143,7 @@ pub(crate) fn last_words(text: fmt::Arguments<'_>) {
 
 fn print(text: fmt::Arguments<'_>) {
     // The port takes every byte.
-    let _ = fmt::write(&mut Serial, text);
+    let _ = fmt::write(&mut Serial::log(), text);
 }
 
 /// Calls `work` while no other CPU uses the port. Interrupts are off meanwhile: a handler may have

@@ -20,7 +20,7 @@ use crate::loader::{self, LoadError};
 use crate::machine::Kernel;
 use crate::sched;
 use crate::space::Space;
-use crate::stack;
+use crate::stack::{self, Args};
 use crate::task::{self, Task};
 use ending::Ending;
 use process::{Meanwhile, Process};
@@ -65,7 +65,7 @@ pub(crate) struct Birth {
 #[derive(Clone, Debug)]
 pub(crate) enum Start {
     /// It loads a program.
-    Program(&'static [u8], &'static [&'static str]),
+    Program(&'static [u8], Args),
     /// It goes on as another thread was, and stores its number there, if that is not 0.
     Copy(UserContext, u64),
 }
@@ -208,7 +208,7 @@ fn first_context(space: &Space<'_>, start: Start) -> Result<UserContext, LoadErr
     match start {
         Start::Program(image, args) => {
             let entry = loader::load(space, image)?;
-            let stack = stack::build(space.mm(), args, entry)?;
+            let stack = stack::build(space.mm(), &args, entry)?;
             Ok(UserContext::new(entry, stack))
         }
         Start::Copy(context, set_tid) => {

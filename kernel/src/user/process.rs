@@ -19,6 +19,7 @@ use crate::loader::LoadError;
 use crate::machine::Kernel;
 use crate::sched;
 use crate::shared::Once;
+use crate::stack::Args;
 use crate::task::{self, Task};
 
 /// What the kernel does to a program while it runs, which the program must not notice.
@@ -385,7 +386,7 @@ fn whom_is(whom: Whom, task: &Task) -> bool {
 pub(crate) fn run(
     sys: &'static System<Kernel>,
     image: &'static [u8],
-    args: &'static [&'static str],
+    args: Args,
     meanwhile: Meanwhile,
 ) -> Outcome {
     let failed = |errno| Outcome {
@@ -414,7 +415,7 @@ pub(crate) fn run(
 fn run_in(
     mm: &MmHandle<'static, Kernel>,
     image: &'static [u8],
-    args: &'static [&'static str],
+    args: Args,
     meanwhile: Meanwhile,
 ) -> Result<Reaped, Errno> {
     let birth = Birth {

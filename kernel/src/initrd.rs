@@ -1,0 +1,174 @@
+//! The initial RAM disk: an archive of files in the format that Linux calls initramfs.
+//!
+//! Format: Linux's Documentation/driver-api/early-userspace/buffer-format.rst, the "newc" kind
+//! without compression. Everything is read within bounds: a damaged archive is an error, whatever
+//! its bytes.
+
+use core::fmt;
+
+/// Bytes of a header: the magic and 13 numbers of 8 hexadecimal digits.
+const HEADER: usize = 110;
+/// The first bytes of a header, without checksums.
+const MAGIC: &[u8] = b"070701";
+/// The same with checksums of the contents, which Linux does not check either.
+const MAGIC_CRC: &[u8] = b"070702";
+/// The name of the last entry.
+const TRAILER: &str = "TRAILER!!!";
+/// What headers and contents begin at a multiple of, from the start of the archive.
+const ALIGN: usize = 4;
+/// The part of a mode that says what a file is.
+const TYPE: u32 = 0o170_000;
+/// A regular file.
+const REGULAR: u32 = 0o100_000;
+
+/// What is wrong with an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CpioError {
+    /// No "newc" header where one has to be, at this offset.
+    Magic(usize),
+    /// A number of the header at this offset is not hexadecimal.
+    Number(usize),
+    /// The entry at this offset goes past the end of the archive.
+    Truncated(usize),
+    /// The name of the entry at this offset is empty, does not end in a zero byte, or is no UTF-8.
+    Name(usize),
+}
+
+impl fmt::Display for CpioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Magic(at) => write!(f, "no cpio header (newc) at byte {at}"),
+            Self::Number(at) => write!(f, "a number of the header at byte {at} is malformed"),
+            Self::Truncated(at) => write!(f, "the entry at byte {at} is cut off"),
+            Self::Name(at) => write!(f, "the name of the entry at byte {at} is malformed"),
+        }
+    }
+}
+
+/// One file, folder or node of an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    /// Its path, without a leading slash.
+    pub(crate) path: &'a str,
+    /// Its type and rights, as in `st_mode`.
+    pub(crate) mode: u32,
+    /// Its contents.
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// Whether it is a regular file.
+    pub(crate) const fn is_file(&self) -> bool {
+        self.mode & TYPE == REGULAR
+    }
+}
+
+/// An archive. It iterates over its entries, and ends after the first error.
+#[derive(Clone, Debug)]
+pub(crate) struct Archive<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    ended: bool,
+}
+
+impl<'a> Archive<'a> {
+    /// The archive in `bytes`, of which nothing was read yet.
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            at: 0,
+            ended: false,
+        }
+    }
+
+    /// The regular file of this path, the last one if there are several, as Linux unpacks them.
+    ///
+    /// # Errors
+    /// Anything wrong with the archive, also behind the file.
+    pub(crate) fn file(self, path: &str) -> Result<Option<Entry<'a>>, CpioError> {
+        let path = relative(path);
+        let mut found = None;
+        for entry in self {
+            let entry = entry?;
+            if entry.path == path && entry.is_file() {
+                found = Some(entry);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The next entry; `None` for the trailer.
+    fn read(&mut self) -> Result<Option<Entry<'a>>, CpioError> {
+        let start = self.at;
+        let header = self.take(start, HEADER)?;
+        if !header.starts_with(MAGIC) && !header.starts_with(MAGIC_CRC) {
+            return Err(CpioError::Magic(start));
+        }
+        let number = |index| number(header, index).ok_or(CpioError::Number(start));
+        let (mode, len, name_len) = (number(1)?, number(6)?, number(11)?);
+        let name = self.take(start, name_len as usize)?;
+        let name = match name.split_last() {
+            Some((0, name)) => core::str::from_utf8(name).map_err(|_| CpioError::Name(start))?,
+            _ => return Err(CpioError::Name(start)),
+        };
+        if name.is_empty() || name.contains('\0') {
+            return Err(CpioError::Name(start));
+        }
+        if name == TRAILER {
+            return Ok(None);
+        }
+        self.align();
+        let bytes = self.take(start, len as usize)?;
+        self.align();
+        Ok(Some(Entry {
+            path: relative(name),
+            mode,
+            bytes,
+        }))
+    }
+
+    /// The next `len` bytes, of the entry that begins at `start`.
+    fn take(&mut self, start: usize, len: usize) -> Result<&'a [u8], CpioError> {
+        let end = self.at.checked_add(len);
+        let bytes = end.and_then(|end| self.bytes.get(self.at..end));
+        let bytes = bytes.ok_or(CpioError::Truncated(start))?;
+        self.at += len;
+        Ok(bytes)
+    }
+
+    /// Skips padding. That of the last entry may be missing.
+    fn align(&mut self) {
+        self.at = self.at.next_multiple_of(ALIGN);
+    }
+}
+
+impl<'a> Iterator for Archive<'a> {
+    type Item = Result<Entry<'a>, CpioError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let entry = self.read().transpose();
+        self.ended = !matches!(entry, Some(Ok(_)));
+        entry
+    }
+}
+
+/// The number at `index` of a header.
+fn number(header: &[u8], index: usize) -> Option<u32> {
+    let digits = header.get(6 + 8 * index..14 + 8 * index)?;
+    digits.iter().try_fold(0, |number, digit| {
+        let digit = char::from(*digit).to_digit(16)?;
+        Some(number << 4 | digit)
+    })
+}
+
+/// A path as it is compared: `/bin/a`, `./bin/a` and `bin/a` are the same.
+fn relative(path: &str) -> &str {
+    let mut path = path;
+    while let Some(rest) = path.strip_prefix('/').or_else(|| path.strip_prefix("./")) {
+        path = rest;
+    }
+    path
+}
