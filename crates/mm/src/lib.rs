@@ -61,6 +61,7 @@ pub use base::policy::{NodeMask, Policy, PolicyMode};
 pub use base::vma_lock_ops::{OwnLock, VmaLockOps, Word, Words};
 pub use boot::Running;
 pub use call::handle::MmHandle;
+pub use call::kernel_pages::{Gfp, KernelPages, MAX_PAGE_ORDER};
 pub use call::madvise::Advice;
 pub use call::mempolicy::Misplaced;
 pub use call::mlock::LockAll;

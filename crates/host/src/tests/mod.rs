@@ -5,6 +5,7 @@ mod embedding;
 mod file;
 mod grace;
 mod interrupts;
+mod kernel_pages;
 mod linux;
 mod locks;
 mod memory;

@@ -27,6 +27,7 @@ mod file;
 pub(crate) mod fork;
 pub(crate) mod handle;
 mod hugetlb;
+pub(crate) mod kernel_pages;
 pub(crate) mod madvise;
 pub(crate) mod mempolicy;
 pub(crate) mod mincore;

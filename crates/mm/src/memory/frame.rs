@@ -44,6 +44,8 @@ pub(crate) enum Use {
     File = 8,
     /// The first frame of a huge page, in use or in a pool.
     Huge = 9,
+    /// The embedding kernel's.
+    Kernel = 10,
 }
 
 const USE: u32 = 0xf;
@@ -165,6 +167,7 @@ impl<M: Mmu> Frame<M> {
             7 => Use::Tail,
             8 => Use::File,
             9 => Use::Huge,
+            10 => Use::Kernel,
             _ => Use::Free,
         }
     }

@@ -5,8 +5,8 @@ use super::scenes::{Failing, RAM, Scene};
 use super::{PAGE, World, page};
 use minflt_addr::Pfn;
 use minflt_mm::{
-    Advice, Errno, Event, Force, Growth, LockAll, MapRequest, Misplaced, MovePageError, NodeMask,
-    NumaKnobs, Place, Policy, PolicyMode, Prot, Refuse, Remap, UffdMode, Wake, Which,
+    Advice, Errno, Event, Force, Gfp, Growth, LockAll, MapRequest, Misplaced, MovePageError,
+    NodeMask, NumaKnobs, Place, Policy, PolicyMode, Prot, Refuse, Remap, UffdMode, Wake, Which,
     WriteProtected,
 };
 use minflt_pgtable::Access;
@@ -184,6 +184,18 @@ pub(crate) const SCENES: &[Scene] = &[
             let there = Policy::new(PolicyMode::Bind, NodeMask::of(1));
             let which = Misplaced::Move(Which::Own);
             Ok(w.mm.mbind(page(12), 4 * PAGE, there, which)?)
+        },
+    ),
+    partly(
+        "frames for the kernel",
+        |_| {},
+        |w| {
+            let (page, run) = (
+                w.sys.alloc_pages(0, Gfp::Kernel)?,
+                w.sys.alloc_pages(3, Gfp::Kernel)?,
+            );
+            drop((page, run));
+            Ok(())
         },
     ),
     partly("move frames", |w| w.block(), move_frames),

@@ -32,6 +32,7 @@ pub(crate) use choose::Search;
 pub(crate) use list::CpuFrames;
 pub(crate) use refusal::Refusals;
 pub use refusal::Refuse;
+pub(crate) use zone::MAX_ORDER;
 
 use crate::memory::frame::{Frame, FrameTable, Use, Zeroed};
 use crate::memory::swap::SwapArea;
@@ -42,7 +43,7 @@ use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
 use minflt_sync::{Instance, Ordering, PerCpu, this_cpu};
 use pool::Pools;
-use zone::{Fetched, MAX_ORDER, Zone};
+use zone::{Fetched, Zone};
 
 /// A CPU takes a block of at most 2^this frames from a zone.
 const BLOCK_ORDER: u32 = 8;
@@ -222,9 +223,11 @@ impl<M: Mmu> Frames<M> {
         if M::CHECKED && self.refusals.refuses(Location::caller()) {
             return None;
         }
-        let pfn = self.take_exactly(at, order).or_else(|| {
+        let keep = self.keep_of(used_as);
+        let pfn = self.take_exactly(at, order, keep).or_else(|| {
             self.drain_this_cpu();
-            self.take_exactly(at, order).or_else(|| self.none())
+            let again = self.take_exactly(at, order, keep);
+            again.or_else(|| self.none())
         })?;
         let frame = self.get(pfn);
         frame.set_block_use(used_as, order);
@@ -269,9 +272,18 @@ impl<M: Mmu> Frames<M> {
     }
 
     #[cold]
-    fn take_exactly(&self, at: &M::Instance, order: u32) -> Option<Pfn> {
+    fn take_exactly(&self, at: &M::Instance, order: u32, keep: u64) -> Option<Pfn> {
         self.zones_from(at)
-            .find_map(|zone| zone.alloc_exactly(&self.table, order, 0))
+            .find_map(|zone| zone.alloc_exactly(&self.table, order, keep))
+    }
+
+    /// Frames of each node that allocations for this use leave free: what others than the system
+    /// itself leave to that, which needs some to reclaim.
+    fn keep_of(&self, used_as: Use) -> u64 {
+        match used_as {
+            Use::Anon | Use::File | Use::Kernel => self.keep,
+            _ => 0,
+        }
     }
 
     /// Gives what this CPU keeps back to the zones.
@@ -398,7 +410,7 @@ impl<M: Mmu> Frames<M> {
                 .map(|zone| zone.fetch(&self.table, order, keep));
             fetched.find(|fetched| fetched.len() != 0)
         };
-        let system = self.keep != 0 && !matches!(used_as, Use::Anon | Use::File);
+        let system = self.keep_of(used_as) != self.keep;
         let fetched = fetch(self.block_order, self.keep);
         let fetched = fetched.or_else(|| system.then(|| fetch(0, 0)).flatten());
         fetched.unwrap_or(Fetched::NOTHING)

@@ -80,6 +80,10 @@ impl<M: Mmu> System<M> {
                 frame.forget_sharers_seen();
             }
             Use::Slab => ledger.slab += 1,
+            Use::Kernel => {
+                ledger.kernel += 1 << frame.block_order();
+                frame.count_entries(Entries::Clear);
+            }
             Use::Huge => {
                 ledger.huge += 1 << frame.block_order();
                 frame.count_entries(Entries::Clear);
@@ -94,10 +98,7 @@ impl<M: Mmu> System<M> {
             }
             Use::Free | Use::FreeBlock | Use::FreeCpu | Use::Reserved | Use::Tail => {}
         });
-        let user = ledger.anon + ledger.file;
-        let kernel = ledger.reserved + ledger.slab + ledger.tables;
-        let used = kernel + user + ledger.huge;
-        if ledger.free + used != ledger.total {
+        if ledger.free + ledger.used() != ledger.total {
             return Err(Unbalanced::Total(ledger));
         }
         self.frames.huge_adds_up().map_err(Unbalanced::Pools)?;
@@ -150,6 +151,8 @@ impl<M: Mmu> System<M> {
                     return;
                 }
                 Use::Anon => 0,
+                // Its holder is the embedding kernel.
+                Use::Kernel => 1,
                 Use::File => u32::from(is_cached(pfn, frame)),
                 Use::Huge => {
                     let cached = is_cached(pfn, frame);

@@ -22,11 +22,21 @@ pub struct Ledger {
     pub file: u64,
     /// Huge pages, in frames: in pools and in use.
     pub huge: u64,
+    /// The embedding kernel's ([`crate::KernelPages`]), in frames.
+    pub kernel: u64,
     /// Slots of the swap device that are in use; no frames.
     pub swapped: u64,
     /// Steps along links of mappings to anon_vmas, and through the trees of these, that it took to
     /// check them; no frames.
     pub link_steps: u64,
+}
+
+impl Ledger {
+    /// Frames that are not free.
+    pub(super) const fn used(&self) -> u64 {
+        let system = self.reserved + self.slab + self.tables;
+        system + self.anon + self.file + self.huge + self.kernel
+    }
 }
 
 /// What does not add up.
