@@ -4,6 +4,8 @@
 use core::mem;
 use core::ops::Range;
 
+use minflt_mm::Gfp;
+
 use crate::arch::boot;
 use crate::arch::paging::{self, PAGE, Table};
 use crate::boot_cpu::BootCpu;
@@ -71,6 +73,18 @@ pub(crate) fn take_run(count: u64) -> Option<u64> {
     // SAFETY: (1) the frames are RAM in the direct map and were never given to anyone.
     unsafe { paging::direct(phys).write_bytes(0, (count * PAGE) as usize) };
     Some(phys)
+}
+
+/// Takes a frame, from `minflt-mm` once it has them all; what is in it is undefined. `None` when
+/// memory is short. Sleeps.
+pub(crate) fn take_one() -> Option<u64> {
+    match crate::system() {
+        Some(sys) => {
+            let pages = sys.alloc_pages(0, Gfp::Kernel).ok()?;
+            Some(pages.into_raw().0 * PAGE)
+        }
+        None => take(),
+    }
 }
 
 /// Takes a frame for a table of the kernel's own map.

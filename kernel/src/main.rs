@@ -116,6 +116,11 @@ extern "C" fn kmain(start_info: u64) -> ! {
     })
 }
 
+/// What programs run in, once it has begun.
+fn system() -> Option<&'static System<Kernel>> {
+    SYSTEM.get().map(|running| &**running)
+}
+
 /// Hands the machine with this RAM, all that is left, to `minflt-mm`.
 fn start_system(ram: Range<u64>, options: &Options<'_>) -> &'static System<Kernel> {
     // SAFETY: (1) taken and zeroed by `take_all`, and mapped by `kernel_map`.

@@ -7,6 +7,7 @@ use crate::arch::serial::say;
 use crate::arch::smp;
 use crate::machine::Kernel;
 use crate::stack::Args;
+use crate::task;
 use crate::user::ending::Ending;
 use crate::user::process::{self, Meanwhile, Outcome};
 
@@ -147,9 +148,17 @@ pub(crate) fn print_counts(sys: &System<Kernel>) {
     }
 }
 
-/// Whether every frame is accounted for now that every process is gone.
+/// Whether every frame is accounted for now that every process is gone, and with its stacks.
 pub(crate) fn balances(sys: &System<Kernel>) -> bool {
+    task::give_back_stacks(sys);
     match sys.check_ledger(&[]) {
+        Ok(ledger) if ledger.kernel != 0 => {
+            say!(
+                "ledger: FAILED, {} frames of the kernel's own are left",
+                ledger.kernel
+            );
+            false
+        }
         Ok(ledger) => {
             say!(
                 "ledger: {} frames: {} free, {} reserved, {} of slabs, {} tables, {} anonymous",

@@ -10,13 +10,15 @@
 use core::cell::{Cell, UnsafeCell};
 use core::{ptr, slice};
 
-use minflt_mm::Mm;
+use minflt_addr::Pfn;
+use minflt_mm::{Mm, System};
 use minflt_pgtable::{Facts, X86_64};
-use minflt_sync::{Atomic, Cx, Ordering, TaskId};
+use minflt_sync::{Atomic, Cx, Machine, Ordering, TaskId};
 use x86_64::instructions::interrupts;
 
+use crate::arch::kernel_map::{self, TASK_STACK_PAGES};
 use crate::arch::paging::{self, PAGE};
-use crate::arch::{gdt, kernel_map, switch};
+use crate::arch::{gdt, switch};
 use crate::frames;
 use crate::machine::Kernel;
 use crate::sched;
@@ -36,8 +38,9 @@ static FREE: Free = Free {
 
 /// The most threads of programs at a time.
 const MAX_THREADS: u64 = 512;
-/// Bytes of RAM for each of them: an eighth goes into stacks at most.
-const RAM_PER_THREAD: u64 = 4 << 20;
+/// Bytes of RAM for each of them: what is taken at boot is a hundredth of that, and a sixteenth
+/// where all have stacks.
+const RAM_PER_THREAD: u64 = 1 << 20;
 /// Threads of programs that there may always be.
 const MIN_THREADS: u64 = 4;
 
@@ -78,8 +81,8 @@ pub(crate) struct Task {
     deadline: Cell<Option<u64>>,
     /// Where its stack was left.
     saved: UnsafeCell<u64>,
-    /// Where its stack ends; 0 for one that has none of its own.
-    stack_end: Cell<u64>,
+    /// Pages of its stack that are mapped. Of those that are free, touched by whoever takes it.
+    stack_pages: Cell<u64>,
     /// Who still needs it: itself until its stack is left, and whoever may wait for its process.
     holds: Atomic<u32, Kernel>,
     /// What a new one does.
@@ -145,7 +148,7 @@ pub(crate) fn init(cpus: u32, ram: u64) {
             next: Cell::new(None),
             deadline: Cell::new(None),
             saved: UnsafeCell::new(0),
-            stack_end: Cell::new(0),
+            stack_pages: Cell::new(0),
             holds: Atomic::new(0),
             entry: Cell::new(None),
             up: Atomic::new(0),
@@ -163,6 +166,7 @@ pub(crate) fn init(cpus: u32, ram: u64) {
     // SAFETY: (1) all were written above, and the frames are never given back.
     let tasks: &'static [Task] = unsafe { slice::from_raw_parts(base, count as usize) };
     ALL.set(tasks);
+    kernel_map::prepare_task_stacks(count as u32);
     FIRST_THREAD.store(2 * cpus, Ordering::Relaxed);
     adopt(0);
     for cpu in 0..cpus {
@@ -172,9 +176,7 @@ pub(crate) fn init(cpus: u32, ram: u64) {
         sched::set_idler(cpu, idler);
     }
     for task in &tasks[2 * cpus as usize..] {
-        if task.has_stack() {
-            give_back(task);
-        }
+        give_back(task);
     }
 }
 
@@ -244,6 +246,23 @@ pub(crate) fn let_go(task: &'static Task) {
     // ORDERING: AcqRel: what each did with it comes before its next use; pairs with [kernel-hold].
     if task.holds.sub(1, Ordering::AcqRel) == 1 {
         give_back(task);
+    }
+}
+
+/// Gives back the stacks of all threads, for the last account of memory: all have ended, and none
+/// is made any more.
+pub(crate) fn give_back_stacks(sys: &System<Kernel>) {
+    for task in all().iter().skip(first_thread() as usize) {
+        // ORDERING: Acquire; pairs with [kernel-hold].
+        while task.holds.load(Ordering::Acquire) != 0 {
+            Kernel::pass();
+        }
+        for page in 0..task.stack_pages.replace(0) {
+            // SAFETY: (1) its stack was left, and it is not taken again.
+            let frame = unsafe { kernel_map::unmap_task_stack_page(task.id().0, page) };
+            // SAFETY: (1) `has_stack` took it from there, for this; (2) it was unmapped.
+            unsafe { sys.free_pages(Pfn(frame / PAGE)) };
+        }
     }
 }
 
@@ -349,14 +368,18 @@ impl Task {
         self.cx.cpu.set(cpu);
     }
 
-    /// Whether it has a stack; it gets one if there is memory.
+    /// Whether it has a stack; it gets one if there is memory. Sleeps for that.
     fn has_stack(&self) -> bool {
-        if self.stack_end.get() == 0
-            && let Some(end) = kernel_map::map_task_stack(self.id().0)
-        {
-            self.stack_end.set(end);
+        while self.stack_pages.get() < TASK_STACK_PAGES {
+            let Some(frame) = frames::take_one() else {
+                return false;
+            };
+            let page = self.stack_pages.get();
+            // SAFETY: (1) just taken; (2) tables were made for all tasks, and the pages are counted.
+            unsafe { kernel_map::map_task_stack_page(self.id().0, page, frame) };
+            self.stack_pages.set(page + 1);
         }
-        self.stack_end.get() != 0
+        true
     }
 
     /// Somebody else needs it, too.
@@ -371,7 +394,7 @@ impl Task {
         self.token.store(0, Ordering::Relaxed);
         self.set_state(State::Ready);
         // SAFETY: (1), (2) its stack, which nobody is on: it is new, or was left when it ended.
-        let start = unsafe { switch::prepare(self.stack_end.get()) };
+        let start = unsafe { switch::prepare(kernel_map::task_stack_top(self.id().0)) };
         // SAFETY: (1) no CPU runs it.
         unsafe { *self.saved.get() = start };
     }

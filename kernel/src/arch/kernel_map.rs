@@ -5,7 +5,8 @@ use core::ops::Range;
 
 use super::boot::{self, KERNEL_BASE};
 use super::paging::{
-    self, LARGE, LARGE_LEAF, LARGE_PAGE, LEAF, NO_EXECUTE, PAGE, PRESENT, Table, UNCACHED, WRITABLE,
+    self, ADDRESS, LARGE, LARGE_LEAF, LARGE_PAGE, LEAF, NO_EXECUTE, PAGE, PRESENT, Table, UNCACHED,
+    WRITABLE,
 };
 use crate::frames;
 use crate::shared::Once;
@@ -23,8 +24,8 @@ const EXCEPTION_STACK: u64 = 8 << 10;
 const SLOTS: u64 = 3;
 /// Where the stacks of tasks are mapped, a slot each, by the task's number.
 const TASK_STACKS: u64 = 0xffff_fe00_0000_0000;
-/// Bytes of a task's stack.
-const TASK_STACK: u64 = 64 << 10;
+/// Pages of a task's stack.
+pub(crate) const TASK_STACK_PAGES: u64 = 16;
 /// The end of what the direct map may map.
 const DIRECT_END: u64 = 1 << 46;
 
@@ -70,12 +71,51 @@ pub(crate) fn map_stacks(cpu: u32) -> Option<u64> {
     Some(own)
 }
 
-/// Maps the stack of task number `task`, and returns its end; `None` without memory. Called once
-/// for each.
-pub(crate) fn map_task_stack(task: u32) -> Option<u64> {
-    let top = TASK_STACKS + (u64::from(task) + 1) * STACK_SLOT;
-    map_stack(top, TASK_STACK)?;
-    Some(top)
+/// Makes the tables for the stacks of tasks up to number `last`, so that each can be mapped on its
+/// own. Called once, before there are programs.
+pub(crate) fn prepare_task_stacks(last: u32) {
+    let end = task_stack_top(last);
+    for addr in (TASK_STACKS..end).step_by(LARGE_PAGE as usize) {
+        table_for(root(), addr, LEAF);
+    }
+}
+
+/// Maps `frame` as page number `page` of the stack of task number `task`.
+///
+/// # Safety
+/// 1. The frame is the stack's alone, until [`unmap_task_stack_page`]. 2. [`prepare_task_stacks`]
+///    was called, and nothing is mapped there.
+pub(crate) unsafe fn map_task_stack_page(task: u32, page: u64, frame: u64) {
+    let (table, index) = task_stack_entry(task, page);
+    // SAFETY: (1), (2) of this function.
+    unsafe { table.set(index, frame | PRESENT | WRITABLE | NO_EXECUTE) };
+}
+
+/// Takes that page away again, and returns its frame.
+///
+/// # Safety
+/// 1. Nobody uses the stack, nor will before another frame is mapped there, and then the
+///    translations of this one are gone.
+pub(crate) unsafe fn unmap_task_stack_page(task: u32, page: u64) -> u64 {
+    let (table, index) = task_stack_entry(task, page);
+    let entry = table.entry(index);
+    // SAFETY: (1) of this function.
+    unsafe { table.set(index, 0) };
+    entry & ADDRESS
+}
+
+fn task_stack_entry(task: u32, page: u64) -> (Table, u64) {
+    assert!(page < TASK_STACK_PAGES, "page {page} of a stack");
+    let addr = task_stack_top(task) - (page + 1) * PAGE;
+    match root().descend(addr, LEAF, || None) {
+        Some(table) => (table, paging::index(addr, LEAF)),
+        None => panic!("no table for the stack of task {task}"),
+    }
+}
+
+/// The end of the stack of task number `task`.
+pub(crate) const fn task_stack_top(task: u32) -> u64 {
+    TASK_STACKS + (task as u64 + 1) * STACK_SLOT
 }
 
 fn map_stack(top: u64, bytes: u64) -> Option<()> {
