@@ -18,6 +18,7 @@ First time here? `minflt reproduce --budget 60s` prints first figures within 20 
 const GROUPS: &[(&str, &[&str])] = &[
     ("Start here", &["reproduce", "postings", "advise"]),
     ("Measure and simulate", &["bench", "compare", "curves"]),
+    ("Boot the kernel", &["boot"]),
     ("Find races", &["races", "check"]),
     (
         "Names that options take",
@@ -32,6 +33,8 @@ const GROUPS: &[(&str, &[&str])] = &[
 const NUMBERS: &[&str] = &[
     "threads",
     "cpus",
+    "mem",
+    "timeout",
     "size",
     "ram",
     "swap",

@@ -3,6 +3,7 @@
 //! Exit status: 0 done, 1 ran and failed (an oracle spoke, arithmetic does not hold, a file cannot
 //! be written), 2 the command line asks for what is not there, 130 interrupted. Each but 0 comes
 //! with one line; that of 2 says what would be right. `tests/bad_inputs` is the table of them.
+//! `boot` ends as the program did that it booted.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -19,6 +20,7 @@ mod outputs;
 mod parallel;
 mod progress;
 mod rows;
+mod scratch;
 mod targets;
 mod words;
 
@@ -37,6 +39,10 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => commands::reproduce::run(args),
         Command::Postings(args) => commands::postings::run(args),
         Command::Bench(args) => commands::bench::run(args),
+        Command::Boot(args) => match commands::boot::run(args) {
+            Ok(status) => return ExitCode::from(status),
+            Err(error) => Err(error),
+        },
         Command::Advise(args) => commands::advise::run(args),
         Command::Compare(args) => commands::compare::run(args),
         Command::Curves(args) => commands::curves::run(args),

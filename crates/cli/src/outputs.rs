@@ -11,6 +11,7 @@
 use crate::error::{Error, failed};
 use crate::files::replace;
 use crate::out::complain;
+use crate::scratch;
 use console::Term;
 use core::hash::Hasher;
 use minflt_report::{Report, Run, Section, run::write_rows};
@@ -37,7 +38,9 @@ fn kept() -> MutexGuard<'static, String> {
 pub(crate) fn on_interrupt() -> Result<(), ctrlc::Error> {
     let handler = || {
         let kept = kept();
+        let cleaned = scratch::clean();
         let kept = match kept.as_str() {
+            "" if cleaned.had_some => "what it had started has ended, its files are removed",
             "" => "nothing was written",
             kept => kept,
         };

@@ -67,9 +67,17 @@ pub(crate) fn time(word: &str) -> Result<Duration, String> {
     time.map_err(|why| format!("{why}; expected a number and its unit, such as 60s or 5m"))
 }
 
+/// A time, of which a plain number is seconds.
+pub(crate) fn seconds(word: &str) -> Result<Duration, String> {
+    if !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit()) {
+        return time(&format!("{word}s"));
+    }
+    time(word)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{count, did_you_mean, number, repeats, time};
+    use super::{count, did_you_mean, number, repeats, seconds, time};
 
     #[test]
     fn what_is_meant_is_near() {
@@ -89,6 +97,9 @@ mod tests {
             let said = repeats(word).expect_err(word);
             assert_eq!(said, "expected an integer from 1 to 1000");
         }
+        assert_eq!(seconds("90"), time("90s"));
+        assert_eq!(seconds("2m"), time("2m"));
+        assert!(seconds("0").is_err() && seconds("-1").is_err() && seconds("").is_err());
         assert_eq!(repeats("3").map(u32::from), Ok(3));
         assert!(count("0").is_err() && count("4294967296").is_err());
         assert!(number("-1").is_err() && number("18446744073709551616").is_err());

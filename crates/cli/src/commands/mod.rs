@@ -3,6 +3,7 @@
 pub(crate) mod advise;
 pub(crate) mod bench;
 pub(crate) mod beside;
+pub(crate) mod boot;
 pub(crate) mod calibrate;
 pub(crate) mod check;
 pub(crate) mod compare;

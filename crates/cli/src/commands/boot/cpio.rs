@@ -1,0 +1,176 @@
+//! A writer of initramfs archives: cpio in the "newc" format, which Linux and the minflt kernel read.
+//!
+//! Format: Linux's Documentation/driver-api/early-userspace/buffer-format.rst.
+
+/// What headers and contents begin at a multiple of.
+const ALIGN: usize = 4;
+
+/// An archive that grows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cpio {
+    bytes: Vec<u8>,
+    /// Numbers of files so far: two that share one would be links of one file.
+    files: u32,
+}
+
+impl Cpio {
+    /// Adds a folder.
+    pub(crate) fn folder(&mut self, path: &str) -> Result<(), TooLong> {
+        self.entry(path, 0o40_755, (0, 0), &[])
+    }
+
+    /// Adds a file that may be executed.
+    pub(crate) fn file(&mut self, path: &str, bytes: &[u8]) -> Result<(), TooLong> {
+        self.entry(path, 0o100_755, (0, 0), bytes)
+    }
+
+    /// Adds a character device.
+    pub(crate) fn device(&mut self, path: &str, major: u32, minor: u32) -> Result<(), TooLong> {
+        self.entry(path, 0o20_600, (major, minor), &[])
+    }
+
+    /// Ends the archive.
+    pub(crate) fn finish(mut self) -> Result<Vec<u8>, TooLong> {
+        self.entry("TRAILER!!!", 0, (0, 0), &[])?;
+        Ok(self.bytes)
+    }
+
+    fn entry(
+        &mut self,
+        path: &str,
+        mode: u32,
+        (major, minor): (u32, u32),
+        bytes: &[u8],
+    ) -> Result<(), TooLong> {
+        let len = u32::try_from(bytes.len()).map_err(|_| TooLong)?;
+        let name_len = u32::try_from(path.len() + 1).map_err(|_| TooLong)?;
+        self.files += 1;
+        // Number, mode, user, group, links, time, length, the device that holds it, the device that
+        // it is, length of the name, no checksum.
+        let numbers = [
+            self.files, mode, 0, 0, 1, 0, len, 0, 0, major, minor, name_len, 0,
+        ];
+        self.bytes.extend_from_slice(b"070701");
+        for number in numbers {
+            self.bytes
+                .extend_from_slice(format!("{number:08x}").as_bytes());
+        }
+        self.bytes.extend_from_slice(path.as_bytes());
+        self.bytes.push(0);
+        self.pad();
+        self.bytes.extend_from_slice(bytes);
+        self.pad();
+        Ok(())
+    }
+
+    fn pad(&mut self) {
+        let len = self.bytes.len().next_multiple_of(ALIGN);
+        self.bytes.resize(len, 0);
+    }
+}
+
+/// A file of 4 GiB or more, which the format cannot hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TooLong;
+
+#[cfg(test)]
+mod tests {
+    use super::Cpio;
+    use crate::commands::boot::kernel_initrd::{Archive, CpioError};
+
+    fn sample() -> Vec<u8> {
+        let mut cpio = Cpio::default();
+        cpio.folder("dev").expect("short");
+        cpio.device("dev/ttyS1", 4, 65).expect("short");
+        // Lengths and names of every alignment.
+        for len in 0..9_usize {
+            let bytes: Vec<u8> = (0..len).map(|at| at as u8 ^ 0x5a).collect();
+            cpio.file(&format!("f{}", "x".repeat(len)), &bytes)
+                .expect("short");
+        }
+        cpio.finish().expect("short")
+    }
+
+    #[test]
+    fn the_kernel_finds_what_was_packed() {
+        let bytes = sample();
+        let entries: Result<Vec<_>, _> = Archive::new(&bytes).collect();
+        let entries = entries.expect("whole");
+        assert_eq!(entries.len(), 11);
+        for len in 0..9 {
+            let path = format!("/f{}", "x".repeat(len));
+            let found = Archive::new(&bytes).file(&path).expect("whole");
+            let found = found.expect("there");
+            let expected: Vec<u8> = (0..len).map(|at| at as u8 ^ 0x5a).collect();
+            assert_eq!((found.bytes, found.mode), (&expected[..], 0o100_755));
+        }
+        // Neither a folder nor a device is a file to run.
+        for path in ["dev", "/dev/ttyS1", "f/", "g", ""] {
+            assert_eq!(Archive::new(&bytes).file(path), Ok(None), "{path}");
+        }
+        assert!(
+            entries
+                .iter()
+                .any(|it| it.path == "dev/ttyS1" && it.mode == 0o20_600)
+        );
+    }
+
+    #[test]
+    fn a_cut_archive_is_an_error_wherever_it_is_cut() {
+        let bytes = sample();
+        // The padding behind the trailer's name may be missing.
+        for len in 0..bytes.len() - 4 {
+            let error = Archive::new(&bytes[..len]).find_map(Result::err);
+            assert!(error.is_some(), "{len} of {}", bytes.len());
+        }
+    }
+
+    #[test]
+    fn a_damaged_archive_is_an_error_that_names_its_byte() {
+        let bytes = sample();
+        let read = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = bytes.clone();
+            change(&mut bytes);
+            Archive::new(&bytes).find_map(Result::err)
+        };
+        assert_eq!(read(&|_| {}), None);
+        assert_eq!(read(&|it| it[5] = b'7'), Some(CpioError::Magic(0)));
+        assert_eq!(read(&|it| it[5] = b'2'), None, "with checksums");
+        assert_eq!(read(&|it| it[15] = b'g'), Some(CpioError::Number(0)));
+        assert_eq!(read(&|it| it[110] = 0xff), Some(CpioError::Name(0)));
+        assert_eq!(read(&|it| it[113] = b'/'), Some(CpioError::Name(0)));
+        assert_eq!(
+            read(&|it| it[54..62].copy_from_slice(b"ffffffff")),
+            Some(CpioError::Truncated(0))
+        );
+        assert_eq!(
+            read(&|it| it[94..102].copy_from_slice(b"00000000")),
+            Some(CpioError::Name(0))
+        );
+        assert_eq!(Archive::new(&[]).file("a"), Err(CpioError::Truncated(0)));
+    }
+
+    #[test]
+    fn any_byte_changed_to_any_is_read_within_bounds() {
+        let bytes = sample();
+        for at in 0..bytes.len() {
+            for value in [0, b'0', b'9', b'f', 0x7f, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[at] = value;
+                // An entry is within the archive, and there are no more than fit.
+                let entries = Archive::new(&bytes).count();
+                assert!(entries <= bytes.len() / 110, "{at} {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_file_of_a_name_counts() {
+        let mut cpio = Cpio::default();
+        cpio.file("a", b"old").expect("short");
+        cpio.file("./a", b"new").expect("short");
+        let bytes = cpio.finish().expect("short");
+        let found = Archive::new(&bytes).file("/a").expect("whole");
+        assert_eq!(found.expect("there").bytes, b"new");
+    }
+}
