@@ -82,6 +82,27 @@ impl Mapping {
         unsafe { Sys::munmap(self.addr(first * PAGE), count * PAGE) }
     }
 
+    /// Maps fresh memory as pages `first..first + count`, whatever is there.
+    pub fn replace(&self, first: u64, count: u64) -> Result<(), Errno> {
+        let at = self.addr(first * PAGE);
+        // SAFETY: (1) by the type invariant no object lives there.
+        unsafe { Sys::mmap_fixed(at, count * PAGE, Prot::ReadWrite) }.map(|_| ())
+    }
+
+    /// Moves all pages to `to`, which is as large, in place of what is there.
+    pub fn move_to(&self, to: &Self) -> Result<(), Errno> {
+        assert_eq!(self.pages, to.pages, "both have as many pages");
+        // SAFETY: (1) by the invariants of both no object lives there.
+        unsafe { Sys::mremap_to(self.base, self.pages * PAGE, to.base) }.map(|_| ())
+    }
+
+    /// Has pages `first..first + count` swapped out, as far as possible.
+    pub fn page_out(&self, first: u64, count: u64) -> Result<(), Errno> {
+        let at = self.addr(first * PAGE);
+        // SAFETY: (1) nothing changes that a program can see.
+        unsafe { Sys::madvise(at, count * PAGE, Advice::PageOut) }
+    }
+
     /// Discards the contents of pages `first..first + count`.
     pub fn discard(&self, first: u64, count: u64) -> Result<(), Errno> {
         // SAFETY: (1) by the type invariant no object lives there.

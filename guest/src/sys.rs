@@ -7,6 +7,8 @@ const WRITE: u64 = 1;
 const MMAP: u64 = 9;
 const MPROTECT: u64 = 10;
 const MUNMAP: u64 = 11;
+const SCHED_YIELD: u64 = 24;
+const MREMAP: u64 = 25;
 const MADVISE: u64 = 28;
 const GETPPID: u64 = 110;
 const FUTEX: u64 = 202;
@@ -20,6 +22,8 @@ const FUTEX_WAIT: u64 = 0;
 const FUTEX_WAKE: u64 = 1;
 const CLOCK_MONOTONIC: u64 = 1;
 const MAP_PRIVATE_ANONYMOUS: u64 = 0x02 | 0x20;
+const MAP_FIXED: u64 = 0x10;
+const MREMAP_MAYMOVE_FIXED: u64 = 1 | 2;
 /// Values from here up are negated error numbers.
 const FIRST_ERROR: u64 = 4095_u64.wrapping_neg();
 
@@ -85,6 +89,9 @@ impl Prot {
 pub enum Advice {
     /// `MADV_DONTNEED`: the contents may go, and anonymous pages read as zero afterwards.
     DontNeed,
+    /// `MADV_PAGEOUT`: the contents are not needed for long, and are swapped out where there is
+    /// something to swap to.
+    PageOut,
 }
 
 /// The system calls.
@@ -123,6 +130,31 @@ impl Sys {
         unsafe { call(MPROTECT, [addr, len, prot.bits(), 0, 0, 0]) }.map(|_| ())
     }
 
+    /// Maps `len` bytes of private anonymous memory at `addr`, in place of what is there.
+    ///
+    /// # Safety
+    /// 1. No object of the program lives in the range.
+    pub unsafe fn mmap_fixed(addr: u64, len: u64, prot: Prot) -> Result<u64, Errno> {
+        let flags = MAP_PRIVATE_ANONYMOUS | MAP_FIXED;
+        // SAFETY: (1) the caller's promise.
+        unsafe { call(MMAP, [addr, len, prot.bits(), flags, u64::MAX, 0]) }
+    }
+
+    /// Moves a range to `to`, in place of what is there.
+    ///
+    /// # Safety
+    /// 1. No object of the program lives in either range.
+    pub unsafe fn mremap_to(addr: u64, len: u64, to: u64) -> Result<u64, Errno> {
+        // SAFETY: (1) the caller's promise.
+        unsafe { call(MREMAP, [addr, len, len, MREMAP_MAYMOVE_FIXED, to, 0]) }
+    }
+
+    /// Lets other threads have this one's CPU first.
+    pub fn sched_yield() -> Result<(), Errno> {
+        // SAFETY: (1) it changes no memory.
+        unsafe { call(SCHED_YIELD, [0; 6]) }.map(|_| ())
+    }
+
     /// Unmaps a range.
     ///
     /// # Safety
@@ -139,6 +171,7 @@ impl Sys {
     pub unsafe fn madvise(addr: u64, len: u64, advice: Advice) -> Result<(), Errno> {
         let advice = match advice {
             Advice::DontNeed => 4,
+            Advice::PageOut => 21,
         };
         // SAFETY: (1) the caller's promise.
         unsafe { call(MADVISE, [addr, len, advice, 0, 0, 0]) }.map(|_| ())

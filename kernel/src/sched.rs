@@ -537,10 +537,11 @@ fn steal(held: &mut Held) -> bool {
     false
 }
 
-/// Sets the timer for what comes next on the calling CPU.
-fn rearm(held: &mut Held) {
+/// Sets the timer for what comes next on the calling CPU; what time it is.
+fn rearm(held: &mut Held) -> u64 {
     let now = machine::now_ns();
     interrupt::set_timer(held.queue().next_event(now), now);
+    now
 }
 
 /// Gives the CPU to another task. Returns when `me` has one again, with interrupts off still.
@@ -552,11 +553,11 @@ fn leave(mut held: Held, me: &'static Task) {
         Some(next) => next,
         None => panic!("CPU {cpu} has nothing to run"),
     };
-    rearm(&mut held);
+    let now = rearm(&mut held);
     let _taken_over = ManuallyDrop::new(held);
     next.cx.cpu.set(cpu);
     gdt::set_task(next);
-    user::exchange(me, next);
+    user::exchange(me, next, now);
     if with_loaded(|loaded| loaded.root) != next.root() {
         load(next.active());
     }

@@ -249,12 +249,16 @@ pub(crate) fn let_go(task: &'static Task) {
     }
 }
 
+/// Those that are threads of programs, or may be.
+pub(crate) fn threads() -> impl Iterator<Item = &'static Task> {
+    all().iter().skip(first_thread() as usize)
+}
+
 /// Gives back the stacks of all threads, for the last account of memory: all have ended, and none
 /// is made any more.
 pub(crate) fn give_back_stacks(sys: &System<Kernel>) {
-    for task in all().iter().skip(first_thread() as usize) {
-        // ORDERING: Acquire; pairs with [kernel-hold].
-        while task.holds.load(Ordering::Acquire) != 0 {
+    for task in threads() {
+        while task.is_taken() {
             Kernel::pass();
         }
         for page in 0..task.stack_pages.replace(0) {
@@ -380,6 +384,12 @@ impl Task {
             self.stack_pages.set(page + 1);
         }
         true
+    }
+
+    /// Whether somebody needs it.
+    pub(crate) fn is_taken(&self) -> bool {
+        // ORDERING: Acquire; pairs with [kernel-hold].
+        self.holds.load(Ordering::Acquire) != 0
     }
 
     /// Somebody else needs it, too.

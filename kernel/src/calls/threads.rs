@@ -93,11 +93,16 @@ pub(super) fn vfork(caller: &Caller<'_, '_>) -> Result<u64, Errno> {
     clone(caller, CLONE_VM | CLONE_VFORK | SIGCHLD, 0, 0, 0, 0)
 }
 
-/// Waits for a child, or for the one with that number; process groups are not supported, nor is the
-/// count of what it used.
+/// Waits for a child, or for the one with that number; process groups are not supported. Of what it
+/// has used, the time is all counted as the program's, and all faults as minor ones.
 pub(super) fn wait4(number: u64, status: u64, options: u64, usage: u64) -> Result<u64, Errno> {
     const NO_HANG: u64 = 1;
-    if options & !NO_HANG != 0 || usage != 0 {
+    /// Words of `struct rusage`, and which is what.
+    const USAGE: usize = 18;
+    const SECONDS: usize = 0;
+    const MICROSECONDS: usize = 1;
+    const MINOR_FAULTS: usize = 8;
+    if options & !NO_HANG != 0 {
         return Err(EINVAL);
     }
     let whom = match number as i32 {
@@ -109,6 +114,15 @@ pub(super) fn wait4(number: u64, status: u64, options: u64, usage: u64) -> Resul
         Some(reaped) => {
             if status != 0 {
                 uaccess::store_u32(status, reaped.ending.wait_status())?;
+            }
+            if usage != 0 {
+                let mut words = [0; USAGE];
+                words[SECONDS] = reaped.usage.ns / 1_000_000_000;
+                words[MICROSECONDS] = reaped.usage.ns / 1000 % 1_000_000;
+                words[MINOR_FAULTS] = reaped.usage.faults;
+                for (at, word) in (usage..).step_by(8).zip(words) {
+                    uaccess::store(at, word)?;
+                }
             }
             Ok(u64::from(reaped.number))
         }

@@ -17,13 +17,13 @@ use crate::arch::trap::{Trap, UserContext};
 use crate::arch::uaccess;
 use crate::calls::{self, Caller, Reply};
 use crate::loader::{self, LoadError};
-use crate::machine::Kernel;
+use crate::machine::{self, Kernel};
 use crate::sched;
 use crate::space::Space;
 use crate::stack::{self, Args};
 use crate::task::{self, Task};
 use ending::Ending;
-use process::{Meanwhile, Process};
+use process::{Meanwhile, Process, Usage};
 
 /// What a task has as a thread of a program.
 ///
@@ -38,6 +38,10 @@ pub(crate) struct Own {
     is_user: Cell<bool>,
     /// The base of FS.
     fs: Cell<u64>,
+    /// How long it had a CPU, until it got one last.
+    ran_ns: Cell<u64>,
+    /// When it got that.
+    since_ns: Cell<u64>,
     /// What it begins with.
     birth: UnsafeCell<Option<Birth>>,
     /// The number of the task whose process it belongs to, the first one; 0 if it is no thread.
@@ -77,6 +81,8 @@ impl Own {
             fpu: FpuState::new(),
             is_user: Cell::new(false),
             fs: Cell::new(0),
+            ran_ns: Cell::new(0),
+            since_ns: Cell::new(0),
             birth: UnsafeCell::new(None),
             leader: Atomic::new(0),
             clear_tid: Cell::new(0),
@@ -84,6 +90,11 @@ impl Own {
             waiter: futex::Waiter::new(),
             process: Process::new(),
         }
+    }
+
+    /// How long it had a CPU, at the time `now`. The caller is the thread.
+    fn ran(&self, now: u64) -> u64 {
+        self.ran_ns.get() + now.saturating_sub(self.since_ns.get())
     }
 
     /// The base of FS. The caller is the thread.
@@ -157,19 +168,22 @@ pub(crate) fn make(
     own.set_leader(Some(leader.unwrap_or(task)));
     own.clear_tid.set(clear_tid);
     own.robust_list.set(0);
+    own.ran_ns.set(0);
     // SAFETY: (1) the task does not run yet.
     unsafe { *own.birth.get() = Some(birth) };
     Some(task)
 }
 
 /// Changes the registers that the kernel does not use from one task's to another's, if they are
-/// threads of programs. Called by the scheduler, with interrupts off.
-pub(crate) fn exchange(from: &Task, to: &Task) {
+/// threads of programs, at the time `now`. Called by the scheduler, with interrupts off.
+pub(crate) fn exchange(from: &Task, to: &Task, now: u64) {
     if from.own.is_user.get() {
+        from.own.ran_ns.set(from.own.ran(now));
         // SAFETY: (1) the task that is left, on its CPU.
         unsafe { from.own.fpu.save() };
     }
     if to.own.is_user.get() {
+        to.own.since_ns.set(now);
         // SAFETY: (1), (2) the task that is entered.
         unsafe { to.own.fpu.load() };
         FsBase::write(VirtAddr::new_truncate(to.own.fs.get()));
@@ -197,6 +211,10 @@ fn begin() {
                 process::end(me, ending);
             }
             futex::thread_ends(me);
+        });
+        process.count_thread(Usage {
+            ns: me.own.ran(machine::now_ns()),
+            faults: thread.faults(),
         });
     }
     me.own.is_user.set(false);

@@ -56,6 +56,15 @@ pub(crate) struct Seen {
     pub(crate) interrupts: u64,
 }
 
+/// What a process has used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    /// How long its threads had CPUs, in nanoseconds, in the program and in the kernel.
+    pub(crate) ns: u64,
+    /// Page faults of the program.
+    pub(crate) faults: u64,
+}
+
 /// A process.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -72,6 +81,8 @@ pub(crate) struct Process {
     threads: Cell<u32>,
     /// How it ends, once that is known.
     ending: Cell<Option<Ending>>,
+    /// What its threads that have ended have used, and its children that were waited for.
+    usage: Cell<Usage>,
     /// Whether it has ended and was not waited for.
     ended: Cell<bool>,
     /// Set before it starts.
@@ -97,6 +108,8 @@ pub(crate) struct Reaped {
     pub(crate) number: u32,
     /// How it ended.
     pub(crate) ending: Ending,
+    /// What it has used, and its children that it waited for.
+    pub(crate) usage: Usage,
     /// What was seen while it ran.
     pub(crate) seen: Seen,
 }
@@ -129,6 +142,7 @@ impl Process {
             sibling: Cell::new(None),
             threads: Cell::new(0),
             ending: Cell::new(None),
+            usage: Cell::new(Usage::default()),
             ended: Cell::new(false),
             meanwhile: Cell::new(Meanwhile::Nothing),
             young: Atomic::new(0),
@@ -160,6 +174,20 @@ impl Process {
     /// Counts accessed bits.
     pub(super) fn count_young(&self, found: u64) {
         self.young.add(found, Ordering::Relaxed);
+    }
+
+    /// Counts what a thread, which ends, or a child has used.
+    pub(super) fn count_thread(&self, more: Usage) {
+        family(|| self.add_usage(more));
+    }
+
+    /// The caller has the family lock.
+    fn add_usage(&self, more: Usage) {
+        let Usage { ns, faults } = self.usage.get();
+        self.usage.set(Usage {
+            ns: ns + more.ns,
+            faults: faults + more.faults,
+        });
     }
 
     fn seen(&self) -> Seen {
@@ -225,6 +253,7 @@ pub(crate) fn start(
             .set(parent.own.process().child.replace(Some(task)));
         process.threads.set(1);
         process.ending.set(None);
+        process.usage.set(Usage::default());
         process.ended.set(false);
     });
     task.hold();
@@ -331,6 +360,7 @@ pub(crate) fn wait(whom: Whom, at_once: bool) -> Result<Option<Reaped>, Errno> {
             let reaped = Reaped {
                 number: number(task),
                 ending: process.ending.get().unwrap_or(Ending::Exited(0)),
+                usage: process.usage.get(),
                 seen: process.seen(),
             };
             task::let_go(task);
@@ -366,6 +396,7 @@ fn take_ended(parent: &Task, whom: Whom) -> Result<Option<&'static Task>, Errno>
             found = Ok(None);
             if process.ended.take() {
                 process.parent.set(None);
+                parent.own.process().add_usage(process.usage.get());
                 link.set(process.sibling.take());
                 return Ok(Some(task));
             }
@@ -379,6 +410,27 @@ fn whom_is(whom: Whom, task: &Task) -> bool {
     match whom {
         Whom::Any => true,
         Whom::Number(wanted) => number(task) == wanted,
+    }
+}
+
+/// Ends all processes, and waits until nobody is left of them. The caller is no thread of one.
+fn end_all() {
+    loop {
+        let mut any = false;
+        for task in task::threads() {
+            if task.is_taken() {
+                any = true;
+                if task.own.leader().is_some() {
+                    of(task).dying.store(1, Ordering::Relaxed);
+                    sched::unpark(task);
+                    sched::disturb(task);
+                }
+            }
+        }
+        if !any {
+            return;
+        }
+        Kernel::pass();
     }
 }
 
@@ -402,6 +454,7 @@ pub(crate) fn run(
         Ok(reaped) => reaped,
         Err(errno) => return failed(errno),
     };
+    end_all();
     let here: [&Mm<Kernel>; 1] = [&mm];
     let left = sys.check_ledger(&here).err();
     drop(mm);
