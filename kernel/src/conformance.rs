@@ -12,7 +12,6 @@ use minflt_sync::order::WaitLock;
 use crate::arch::serial::{say, say_on};
 use crate::arch::{paging, uaccess};
 use crate::machine::{self, Kernel, Pc};
-use crate::options::Control;
 use crate::{crew, space};
 
 /// The kernel's CPUs, and the RAM of each machine that the suite asks for.
@@ -77,14 +76,10 @@ impl Bed for OnKernel {
 ///
 /// # Safety
 /// 1. `ram` is whole frames of RAM in the direct map that nobody else uses, ever.
-pub(crate) unsafe fn run(ram: Range<u64>, era: &Era, control: Option<Control>) -> bool {
+pub(crate) unsafe fn run(ram: Range<u64>, era: &Era) -> bool {
     if ram.end - ram.start < RAM_BYTES {
         say!("conformance: FAILED, needs {} MiB of RAM", RAM_BYTES >> 20);
         return false;
-    }
-    match control {
-        Some(Control::Deaf) => machine::make_deaf(),
-        None => {}
     }
     // INVARIANT: the caller's promise, and the bed's machines end before this returns.
     let bed = OnKernel {

@@ -23,6 +23,7 @@ use crate::arch::exit::{Verdict, exit};
 use crate::arch::paging::{self, PAGE};
 use crate::arch::serial::last_words;
 use crate::arch::{clock, interrupt};
+use crate::options::Control;
 use crate::sched;
 use crate::shared::{Once, StaticWord};
 use crate::task::{self, State};
@@ -53,8 +54,9 @@ static COUNTS_PER_SECOND: Once<u64> = Once::new();
 /// CPUs that run; 0 until all were started.
 static CPUS: StaticWord = StaticWord::new(0);
 
-/// 1 after [`make_deaf`].
+/// 1 after [`break_promise`], of each.
 static DEAF: StaticWord = StaticWord::new(0);
+static HASTY: StaticWord = StaticWord::new(0);
 
 /// Says how fast the clock is. Called once, at boot, before there are other CPUs.
 pub(crate) fn set_clock(counts_per_second: u64) {
@@ -241,6 +243,13 @@ unsafe impl Machine for Kernel {
         }
     }
 
+    #[inline(always)]
+    fn await_cpus(_at: &Pc, _of: &CpuMask, done: impl Fn() -> bool, wait: impl Fn()) {
+        while !done() && HASTY.load(Ordering::Relaxed) == 0 {
+            wait();
+        }
+    }
+
     fn send_ipi(_at: &Pc, to: &CpuMask) {
         to.iter().for_each(interrupt::send_call);
     }
@@ -329,14 +338,21 @@ unsafe impl Mmu for Kernel {
     }
 }
 
-/// Whether this CPU drops what another one asks it to flush: see [`make_deaf`].
+/// Whether this CPU drops what another one asks it to flush.
 fn is_deaf() -> bool {
     DEAF.load(Ordering::Relaxed) == 1 && sched::with_loaded(|loaded| loaded.in_handler)
 }
 
-/// A negative control: from now on CPUs acknowledge the flushes that others ask for, and do none.
-pub(crate) fn make_deaf() {
-    DEAF.store(1, Ordering::Relaxed);
+/// A control: from now on a promise is broken, or kept with difficulty.
+pub(crate) fn break_promise(control: Control) {
+    match control {
+        Control::Deaf => DEAF.store(1, Ordering::Relaxed),
+        Control::Hasty => {
+            HASTY.store(1, Ordering::Relaxed);
+            interrupt::be_late();
+        }
+        Control::Late => interrupt::be_late(),
+    }
 }
 
 /// Tells the CPU that it spins.

@@ -29,7 +29,7 @@ mod words;
 use core::ops::Range;
 use core::panic::PanicInfo;
 
-use minflt_mm::{Era, Running, System};
+use minflt_mm::{Era, Running, Swap, System};
 use minflt_pgtable::{Facts, X86_64};
 use minflt_sync::Machine;
 use x86_64::instructions::interrupts;
@@ -85,6 +85,10 @@ extern "C" fn kmain(start_info: u64) -> ! {
     machine::set_cpus(smp::start(boot, counts_per_second));
     let ram = frames::take_all(RAM_ALIGN);
     print_machine(&ram, options.era);
+    match options.control {
+        Some(control) => machine::break_promise(control),
+        None => {}
+    }
 
     let good = match options.run {
         Run::Smoke { canary } => smoke::run(start_system(ram, &options), canary),
@@ -94,14 +98,14 @@ extern "C" fn kmain(start_info: u64) -> ! {
             let initrd = unsafe { boot.initrd_bytes() };
             program::run(sys, initrd, path, arguments)
         }
-        Run::Conformance { control } => {
+        Run::Conformance => {
             // SAFETY: (1) as above.
-            unsafe { conformance::run(ram, options.era, control) }
+            unsafe { conformance::run(ram, options.era) }
         }
     };
     let what = match options.run {
         Run::Smoke { .. } => "boot smoke",
-        Run::Conformance { .. } => "conformance",
+        Run::Conformance => "conformance",
         Run::Program { .. } => "program",
     };
     say!(
@@ -125,7 +129,11 @@ fn system() -> Option<&'static System<Kernel>> {
 fn start_system(ram: Range<u64>, options: &Options<'_>) -> &'static System<Kernel> {
     // SAFETY: (1) taken and zeroed by `take_all`, and mapped by `kernel_map`.
     let machine = unsafe { Pc::new(ram) };
-    match System::boot(machine, options.era.config) {
+    match System::boot_with_swap(
+        machine,
+        options.era.config,
+        Swap::of_bytes(options.swap << 20),
+    ) {
         Ok(sys) => {
             sys.set_overcommit(options.overcommit);
             SYSTEM.set(sys)

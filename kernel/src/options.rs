@@ -9,8 +9,8 @@ use crate::words::Words;
 const DEFAULT_ERA: &str = "spf-2017";
 
 /// All options.
-const OPTIONS: &str =
-    "era=NAME, overcommit=N, canary, conformance, control=deaf, rdinit=PATH [-- ARGUMENTS]";
+const OPTIONS: &str = "era=NAME, overcommit=N, swap=MIB, canary, conformance, control=deaf|hasty|late, \
+     rdinit=PATH [-- ARGUMENTS]";
 
 /// What the kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +21,7 @@ pub(crate) enum Run<'a> {
         canary: bool,
     },
     /// `conformance`: whether the kernel keeps the promises of a machine.
-    Conformance {
-        /// `control=NAME`: one of them is broken, to see that this is found.
-        control: Option<Control>,
-    },
+    Conformance,
     /// `rdinit=PATH`: a program of the initial RAM disk.
     Program {
         /// Where it is.
@@ -39,6 +36,23 @@ pub(crate) enum Run<'a> {
 pub(crate) enum Control {
     /// `deaf`: a CPU acknowledges flushes that others ask for, and does not flush.
     Deaf,
+    /// `hasty`: a CPU does not wait for the acknowledgements of others, and interrupts are late as
+    /// in `late`: else the moment in which that matters would be too short to be met.
+    Hasty,
+    /// `late`: a CPU serves what another one asks for some time after it was interrupted. No
+    /// promise is broken, and nothing may be found.
+    Late,
+}
+
+impl Control {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "deaf" => Some(Self::Deaf),
+            "hasty" => Some(Self::Hasty),
+            "late" => Some(Self::Late),
+            _ => None,
+        }
+    }
 }
 
 /// What the command line asks for.
@@ -48,6 +62,10 @@ pub(crate) struct Options<'a> {
     pub(crate) era: &'static Era,
     /// `overcommit=N`: how much may be promised, by Linux's number (`vm.overcommit_memory`).
     pub(crate) overcommit: Overcommit,
+    /// `swap=MIB`: MiB of memory that pages which are not used go to.
+    pub(crate) swap: u64,
+    /// `control=NAME`: a promise is broken, to see that this is found.
+    pub(crate) control: Option<Control>,
     /// What runs.
     pub(crate) run: Run<'a>,
 }
@@ -81,13 +99,24 @@ impl<'a> Options<'a> {
         let mut overcommit = None;
         let mut conformance = false;
         let mut control = None;
+        let mut swap = 0;
         for word in Words::of(own) {
             if word == "canary" {
                 canary = true;
             } else if word == "conformance" {
                 conformance = true;
-            } else if word == "control=deaf" {
-                control = Some(Control::Deaf);
+            } else if let Some(value) = word.strip_prefix("control=") {
+                control = Control::named(value);
+                if control.is_none() {
+                    say!("minflt: control must be deaf, hasty or late, got \"{value}\"");
+                    return None;
+                }
+            } else if let Some(value) = word.strip_prefix("swap=") {
+                let Ok(mib) = value.parse::<u32>() else {
+                    say!("minflt: swap must be a number of MiB, got \"{value}\"");
+                    return None;
+                };
+                swap = u64::from(mib);
             } else if let Some(value) = word.strip_prefix("era=") {
                 name = value;
             } else if let Some(value) = word.strip_prefix("rdinit=") {
@@ -111,25 +140,27 @@ impl<'a> Options<'a> {
             }
             return None;
         };
-        let smoke_only = canary || (conformance && overcommit.is_some());
+        let smoke_only = canary || (conformance && (overcommit.is_some() || swap != 0));
         let run = match (conformance, path) {
             (true, Some(_)) => {
                 say!("minflt: conformance and rdinit exclude each other");
                 return None;
             }
             (true, None) | (false, Some(_)) if smoke_only => {
-                say!("minflt: canary is for the smoke, overcommit is not for conformance");
+                say!(
+                    "minflt: canary is for the smoke, overcommit and swap are not for conformance"
+                );
                 return None;
             }
-            (false, _) if control.is_some() => {
-                say!("minflt: control is for conformance");
+            (false, None) if control.is_some() => {
+                say!("minflt: control is for conformance, and for programs");
                 return None;
             }
             (_, None) if arguments.is_some() => {
                 say!("minflt: arguments after -- are for a program; name it by rdinit=PATH");
                 return None;
             }
-            (true, None) => Run::Conformance { control },
+            (true, None) => Run::Conformance,
             (false, None) => Run::Smoke { canary },
             (false, Some(path)) => Run::Program {
                 path,
@@ -138,6 +169,8 @@ impl<'a> Options<'a> {
         };
         Some(Self {
             era,
+            swap,
+            control,
             overcommit: overcommit.unwrap_or(Overcommit::Heuristic),
             run,
         })

@@ -2,11 +2,16 @@
 //! moves, forks and swaps out meanwhile. No store may be lost, and none may reach what the memory
 //! no longer is.
 //!
-//! `storm [TOUCHERS [ROUNDS]]`. A toucher stores numbers that grow, each of its own words of all
+//! `storm [TOUCHERS [ROUNDS [WHAT..]]]`. A toucher stores numbers that grow, each of its own words of all
 //! pages in turn, and looks at each. What the director does to the pages either leaves that legal,
 //! and then all words are compared with what was stored last; or the touchers stop before, keep
 //! what their CPUs have cached of the pages, and let the kernel store there for them, which it must
-//! refuse, as their own stores would be.
+//! refuse, as their own stores would be. WHAT are some of discard, replace, page-out, fork, protect,
+//! move, unmap; all without.
+//!
+//! A frame that was freed is likely to be used again at once, in the same place, where a stale
+//! translation does no harm. So the director touches other memory first, the *decoy*, which then
+//! has the frame, and stays zero if no store reaches it.
 //!
 //! Exits with 0 if all was right, with 1 at the first thing that was not.
 #![no_std]
@@ -56,15 +61,35 @@ fn main(args: Args) -> i32 {
         say!("storm: {touchers} touchers, at most {MOST}");
         return 2;
     }
-    let (Ok(memory), Ok(away)) = (Mapping::new(PAGES), Mapping::new(PAGES)) else {
+    let mut does = [args.get(3).is_none(); WHAT.len()];
+    for name in (3..).map_while(|index| args.get(index)) {
+        let Some(index) = WHAT.iter().position(|what| *what == name) else {
+            say!("storm: unknown: {name}; there are: {WHAT:?}");
+            return 2;
+        };
+        does[index] = true;
+    }
+    let (Ok(memory), Ok(away), Ok(decoy)) = (
+        Mapping::new(PAGES),
+        Mapping::new(PAGES),
+        Mapping::new(PAGES),
+    ) else {
         say!("storm: no memory");
         return 2;
     };
+    // The words that threads talk by are written before: what becomes of their page then is none of
+    // the director's work, and is not to go wrong with it.
+    for words in [&SEEN, &PROGRESS, &STORED] {
+        words.iter().for_each(|word| word.store(0));
+    }
+    ORDER.store(RUN);
     let ran = together(touchers as usize + 1, &|index| match index.checked_sub(1) {
         None => {
             let director = Director {
                 memory: &memory,
                 away: &away,
+                decoy: &decoy,
+                does,
                 touchers: touchers as usize,
             };
             for round in 0..rounds {
@@ -78,6 +103,11 @@ fn main(args: Args) -> i32 {
     say!("storm: {rounds} rounds, {touchers} touchers, no store lost");
     0
 }
+
+/// What the director can do.
+const WHAT: [&str; 7] = [
+    "discard", "replace", "page-out", "fork", "protect", "move", "unmap",
+];
 
 /// Where toucher `who` has its word of a page.
 const fn word(who: usize, page: u64) -> u64 {
@@ -140,7 +170,9 @@ fn pause(idle: &mut u32) {
 struct Director<'m> {
     memory: &'m Mapping,
     away: &'m Mapping,
+    decoy: &'m Mapping,
     touchers: usize,
+    does: [bool; WHAT.len()],
 }
 
 impl Director<'_> {
@@ -154,7 +186,7 @@ impl Director<'_> {
         let memory = self.memory;
         self.while_running("discard", || memory.discard(first, count));
         self.while_running("replace", || memory.replace(first, count));
-        self.while_running("page out", || memory.page_out(first, count));
+        self.while_running("page-out", || memory.page_out(first, count));
         self.while_running("fork", || self.fork());
         self.while_paused("protect", || {
             self.refused(memory.protect(0, PAGES, Prot::Read))?;
@@ -166,30 +198,42 @@ impl Director<'_> {
             self.away.move_to(memory)?;
             self.away.replace(0, PAGES)
         });
-        // The contents go with the mapping, and so come last.
-        self.order(PAUSE);
-        self.done("unmap", self.refused(memory.unmap(0, PAGES)));
-        self.done("map again", memory.replace(0, PAGES));
-        self.order(RUN);
-        self.stores_go_on();
+        // The contents go with the mapping.
+        if self.does("unmap") {
+            self.order(PAUSE);
+            self.done("unmap", self.refused(memory.unmap(0, PAGES)));
+            self.done("map again", memory.replace(0, PAGES));
+            self.order(RUN);
+            self.stores_go_on("unmap");
+        }
+    }
+
+    /// Whether the director is to do this.
+    fn does(&self, what: &str) -> bool {
+        let mut known = WHAT.iter().zip(self.does);
+        known.any(|(name, does)| does && *name == what)
     }
 
     /// Does `work` while touchers store, and then looks whether their words have what they stored.
     fn while_running(&self, what: &str, work: impl FnOnce() -> Result<(), Errno>) {
-        self.done(what, work());
-        self.stores_go_on();
-        self.order(PAUSE);
-        self.holds(what, self.memory);
-        self.order(RUN);
+        if self.does(what) {
+            self.done(what, work());
+            self.stores_go_on(what);
+            self.order(PAUSE);
+            self.holds(what, self.memory);
+            self.order(RUN);
+        }
     }
 
     /// Does `work` while they do not store.
     fn while_paused(&self, what: &str, work: impl FnOnce() -> Result<(), Errno>) {
-        self.order(PAUSE);
-        self.done(what, work());
-        self.holds(what, self.memory);
-        self.order(RUN);
-        self.stores_go_on();
+        if self.does(what) {
+            self.order(PAUSE);
+            self.done(what, work());
+            self.holds(what, self.memory);
+            self.order(RUN);
+            self.stores_go_on(what);
+        }
     }
 
     fn done(&self, what: &str, result: Result<(), Errno>) {
@@ -230,15 +274,49 @@ impl Director<'_> {
         Ok(())
     }
 
-    /// Waits until each toucher has stored to each page since.
-    fn stores_go_on(&self) {
-        for who in 0..self.touchers {
-            let from = PROGRESS[who].load();
-            let mut idle = 0;
-            // The store under way may have begun before.
-            while u64::from(PROGRESS[who].load().wrapping_sub(from)) < PAGES + 2 {
-                pause(&mut idle);
+    /// `what` is done: each toucher stores to each page now, and its stores are there, and nowhere
+    /// else.
+    fn stores_go_on(&self, what: &str) {
+        let mut from = [0; MOST];
+        for (from, progress) in from.iter_mut().zip(&PROGRESS) {
+            *from = progress.load();
+        }
+        for page in 0..PAGES {
+            self.decoy.store(word(MOST, page), 1);
+        }
+        for (who, from) in from[..self.touchers].iter().enumerate() {
+            // The store under way may have begun before; the one behind it has not.
+            let stored = u64::from(self.await_stores(who, *from, 2));
+            let found = self.memory.load(word(who, stored % PAGES));
+            if found < stored {
+                wrong(format_args!(
+                    "{what}: a store is lost: toucher {who} stored {stored}, then found {found}"
+                ));
             }
+        }
+        for (who, from) in from[..self.touchers].iter().enumerate() {
+            self.await_stores(who, *from, PAGES as u32 + 2);
+            for page in 0..PAGES {
+                let found = self.decoy.load(word(who, page));
+                if found != 0 {
+                    wrong(format_args!(
+                        "{what}: store {found} of toucher {who} reached other memory"
+                    ));
+                }
+            }
+        }
+        self.done("discard the decoy", self.decoy.discard(0, PAGES));
+    }
+
+    /// Waits until toucher `who` has stored `count` times since `from`; its progress then.
+    fn await_stores(&self, who: usize, from: u32, count: u32) -> u32 {
+        let mut idle = 0;
+        loop {
+            let progress = PROGRESS[who].load();
+            if progress.wrapping_sub(from) >= count {
+                return progress;
+            }
+            pause(&mut idle);
         }
     }
 

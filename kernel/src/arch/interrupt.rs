@@ -7,6 +7,7 @@ use minflt_sync::{IpiHandler, Ordering};
 use x86_64::instructions::port::Port;
 
 use super::{apic, smp};
+use crate::acpi::MAX_CPUS;
 use crate::machine;
 use crate::sched;
 use crate::shared::StaticWord;
@@ -34,6 +35,18 @@ const CONTROLLERS: [(u16, u8); 2] = [
     (0x20, OLD_CONTROLLERS.start as u8),
     (0xa0, OLD_CONTROLLERS.start as u8 + 8),
 ];
+
+/// How late calls are after [`be_late`].
+const LATE_NS: u64 = 300_000;
+/// 1 after [`be_late`].
+static LATE: StaticWord = StaticWord::new(0);
+/// 1 for each CPU that was interrupted for a call and did not serve it yet. Its own.
+static CALLS_WAIT: [StaticWord; MAX_CPUS] = [const { StaticWord::new(0) }; MAX_CPUS];
+
+/// A control: from now on CPUs serve calls some time after they were interrupted for them.
+pub(crate) fn be_late() {
+    LATE.store(1, Ordering::Relaxed);
+}
 
 /// Whether `vector` is an interrupt's.
 pub(super) fn is_interrupt(vector: u64) -> bool {
@@ -81,7 +94,13 @@ pub(crate) fn has_timer() -> bool {
 /// all. The caller has interrupts off.
 pub(crate) fn set_timer(at: Option<u64>, now: u64) {
     if has_timer() {
-        apic::set_timer(at.map(|at| at.saturating_sub(now)));
+        let late = CALLS_WAIT[task::current().cpu() as usize].load(Ordering::Relaxed) == 1;
+        let due = late.then_some(LATE_NS);
+        apic::set_timer(
+            at.map(|at| at.saturating_sub(now))
+                .or(due)
+                .map(|ns| due.map_or(ns, |due| due.min(ns))),
+        );
     }
 }
 
@@ -92,7 +111,12 @@ pub(super) fn serve(vector: u64) {
             // Acknowledged first: one that is sent from here on is taken after this one, so that
             // whatever was posted before it was sent is found.
             apic::end_of_interrupt();
-            call_handler();
+            if LATE.load(Ordering::Relaxed) == 0 {
+                call_handler();
+            } else {
+                CALLS_WAIT[task::current().cpu() as usize].store(1, Ordering::Relaxed);
+                apic::set_timer(Some(LATE_NS));
+            }
         }
         WAKE => {
             apic::end_of_interrupt();
@@ -100,6 +124,10 @@ pub(super) fn serve(vector: u64) {
         }
         TIMER => {
             apic::end_of_interrupt();
+            let calls = &CALLS_WAIT[task::current().cpu() as usize];
+            if calls.swap(0, Ordering::Relaxed) == 1 {
+                call_handler();
+            }
             sched::tick();
         }
         // Neither is in service: the APIC, and the old controllers with all their lines masked,
