@@ -166,12 +166,14 @@ pub(crate) struct Postings {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// The workload (see `minflt workloads`); omit with --proof.
+    /// The workload (see `minflt workloads`), or kernel-ops or kernel-rates: a program on the minflt
+    /// kernel and on Linux, both under QEMU; omit with --proof.
     pub(crate) workload: Option<String>,
     /// Targets: host (real threads, software MMU), sim (virtual time), linux (real system calls);
-    /// comma-separated.
-    #[arg(long, value_name = "LIST", default_value = "host")]
-    pub(crate) on: String,
+    /// for kernel-ops and kernel-rates kernel (minflt's) and linux-vm[=VMLINUZ], both under QEMU;
+    /// comma-separated [default: host; kernel,linux-vm].
+    #[arg(long, value_name = "LIST")]
+    pub(crate) on: Option<String>,
     /// Numbers of threads (processes, for multi-process workloads); comma-separated.
     #[arg(long, value_name = "LIST")]
     pub(crate) threads: Option<String>,
@@ -198,7 +200,7 @@ pub(crate) struct Bench {
     /// Measure the before/after rows of the postings on real threads. Takes only --json, --budget,
     /// --quiet.
     #[arg(long, conflicts_with_all = [
-        "workload", "on", "threads", "rounds", "save", "cpus", "size", "ram", "swap", "machine",
+        "workload", "on", "threads", "rounds", "docs", "save", "cpus", "size", "ram", "swap", "machine",
         "extend_machine", "clear_beforehand", "why", "free", "flame", "profile", "era", "fallback_order", "protocol",
         "exchange", "reclamation", "rss", "sleeping_locks", "unmap", "fault_around_order", "fault_around_age", "anon_rmap",
         "numa_balancing", "hugetlb", "prefetch", "linking", "options",
@@ -207,6 +209,9 @@ pub(crate) struct Bench {
     /// Run everything so often, the rows in turn; tables show the median round.
     #[arg(long, value_name = "N", default_value = "1", value_parser = words::repeats)]
     pub(crate) rounds: NonZeroU32,
+    /// Write the table of kernel-ops or kernel-rates into docs/kernel.md (from the repository's root).
+    #[arg(long)]
+    pub(crate) docs: bool,
     /// Keep the rows under this name, for `minflt compare`.
     #[arg(long, value_name = "NAME")]
     pub(crate) save: Option<String>,
