@@ -5,8 +5,8 @@
 //! bench rates MS THREADS...    loops on so many threads: `rate NAME THREADS OPS NS`
 //! ```
 //!
-//! TOTAL is a difference of the time-stamp counter: instructions, where the machine counts those. An
-//! operation whose system call the kernel has not prints `op NAME unsupported ENOSYS`, and a loop
+//! TOTAL is a difference of the time-stamp counter: instructions, where the machine counts those.
+//! An operation whose system call is missing prints `op NAME unsupported ENOSYS`, and a loop
 //! `rate NAME THREADS unsupported ENOSYS`.
 #![no_std]
 #![no_main]
