@@ -8,6 +8,7 @@ use crate::sys::call;
 
 const WRITE: u64 = 1;
 const MMAP: u64 = 9;
+const CLOSE: u64 = 3;
 const IOCTL: u64 = 16;
 const DUP2: u64 = 33;
 const OPENAT: u64 = 257;
@@ -44,6 +45,12 @@ impl File {
     pub fn map(&self, len: u64) -> Result<u64, Errno> {
         // SAFETY: (1) without MAP_FIXED a mapping replaces nothing.
         unsafe { call(MMAP, [0, len, PROT_READ, MAP_PRIVATE, self.0, 0]) }
+    }
+
+    /// Closes it. What is mapped stays.
+    pub fn close(self) -> Result<(), Errno> {
+        // SAFETY: (1) descriptors are no memory.
+        unsafe { call(CLOSE, [self.0, 0, 0, 0, 0, 0]) }.map(|_| ())
     }
 
     /// Writes all bytes.

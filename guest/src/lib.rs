@@ -18,7 +18,7 @@ pub use out::Out;
 pub use process::{Ended, Forked, Process, Usage};
 pub use start::{Args, start};
 pub use sys::{Advice, Errno, Prot, Sys};
-pub use thread::{Thread, Word, together};
+pub use thread::{Counter, Thread, Word, together};
 
 use core::fmt::Write;
 

@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use crate::{Advice, Errno, Prot, Sys};
+use crate::{Advice, Errno, File, Prot, Sys};
 
 /// Bytes in a page, as the kernel says (`AT_PAGESZ`) and as programs here check.
 pub const PAGE: u64 = 4096;
@@ -25,6 +25,12 @@ impl Mapping {
     pub fn new(pages: u64) -> Result<Self, Errno> {
         // INVARIANT: fresh from the kernel, and nothing in the program maps at fixed addresses.
         Sys::mmap(pages * PAGE, Prot::ReadWrite).map(|base| Self { base, pages })
+    }
+
+    /// Maps the first pages of a file privately, to be read.
+    pub fn of_file(file: &File, pages: u64) -> Result<Self, Errno> {
+        // INVARIANT: as above.
+        file.map(pages * PAGE).map(|base| Self { base, pages })
     }
 
     /// The number of pages.

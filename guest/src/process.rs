@@ -8,6 +8,7 @@ use crate::{Args, Errno, Sys};
 const FORK: u64 = 57;
 const EXECVE: u64 = 59;
 const WAIT4: u64 = 61;
+const GETRUSAGE: u64 = 98;
 const REBOOT: u64 = 169;
 
 const REBOOT_MAGIC: [u64; 2] = [0xfee1_dead, 0x2812_1969];
@@ -90,6 +91,17 @@ impl Process {
             major_faults: usage[9],
         };
         Ok((ended, how, usage))
+    }
+
+    /// Faults without I/O of this process so far.
+    pub fn minor_faults() -> Result<u64, Errno> {
+        // `struct rusage`, as above.
+        let mut usage = [0_u64; 18];
+        let at = (&raw mut usage).expose_provenance() as u64;
+        // SAFETY: (1) the kernel stores into `usage`, which is exposed.
+        unsafe { call(GETRUSAGE, [0, at, 0, 0, 0, 0]) }?;
+        // SAFETY: (1) it lives, and is read once the kernel has stored it.
+        Ok(unsafe { (&raw const usage).read_volatile() }[8])
     }
 
     /// Becomes the program that argument `first` names, with the arguments from there on and an

@@ -39,8 +39,8 @@ impl Args {
         text.to_str().ok()
     }
 
-    /// The address of the list of arguments from `index` on, which a zero word ends; `None` past its
-    /// end.
+    /// The address of the list of arguments from `index` on, which a zero word ends; `None` past
+    /// its end.
     #[must_use]
     pub fn addr(self, index: usize) -> Option<u64> {
         let at = self.stack.expose_provenance() + (1 + index) * size_of::<u64>();

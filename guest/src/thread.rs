@@ -13,7 +13,7 @@
 
 use core::arch::naked_asm;
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::{Errno, Prot, Sys};
 
@@ -207,6 +207,31 @@ impl Word {
 
     fn addr(&self) -> u64 {
         self.0.as_ptr().expose_provenance() as u64
+    }
+}
+
+/// A count that threads add to.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Zero.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Adds to it.
+    pub fn add(&self, count: u64) {
+        // ORDERING: Relaxed: a counter.
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// What was added by threads that were joined, at least.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        // ORDERING: Relaxed: a counter; joining a thread orders what it did before.
+        self.0.load(Ordering::Relaxed)
     }
 }
 

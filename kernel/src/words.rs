@@ -1,7 +1,7 @@
 //! A command line as words, which Linux would split alike.
 //!
-//! A word ends at white space, unless that is between double quotes. A pair of quotes around a whole
-//! word is not part of it.
+//! A word ends at white space, unless that is between double quotes. A pair of quotes around a
+//! whole word is not part of it.
 //! Linux: lib/cmdline.c `next_arg` (v6.12), which removes those around a value, too.
 
 /// The words of a text, one after the other.

@@ -1,5 +1,9 @@
 //! The command line.
 
+mod boot;
+
+pub(crate) use boot::Boot;
+
 use crate::words;
 use clap::{Parser, Subcommand};
 use core::num::NonZeroU32;
@@ -166,12 +170,14 @@ pub(crate) struct Postings {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// The workload (see `minflt workloads`); omit with --proof.
+    /// The workload (see `minflt workloads`), or kernel-ops or kernel-rates: one program on the
+    /// minflt kernel and on Linux, both under QEMU; omit with --proof.
     pub(crate) workload: Option<String>,
     /// Targets: host (real threads, software MMU), sim (virtual time), linux (real system calls);
-    /// comma-separated.
-    #[arg(long, value_name = "LIST", default_value = "host")]
-    pub(crate) on: String,
+    /// for kernel-ops and kernel-rates kernel (minflt's) and linux-vm[=VMLINUZ], both under QEMU;
+    /// comma-separated [default: host; kernel,linux-vm].
+    #[arg(long, value_name = "LIST")]
+    pub(crate) on: Option<String>,
     /// Numbers of threads (processes, for multi-process workloads); comma-separated.
     #[arg(long, value_name = "LIST")]
     pub(crate) threads: Option<String>,
@@ -198,7 +204,7 @@ pub(crate) struct Bench {
     /// Measure the before/after rows of the postings on real threads. Takes only --json, --budget,
     /// --quiet.
     #[arg(long, conflicts_with_all = [
-        "workload", "on", "threads", "rounds", "save", "cpus", "size", "ram", "swap", "machine",
+        "workload", "on", "threads", "rounds", "docs", "save", "cpus", "size", "ram", "swap", "machine",
         "extend_machine", "clear_beforehand", "why", "free", "flame", "profile", "era", "fallback_order", "protocol",
         "exchange", "reclamation", "rss", "sleeping_locks", "unmap", "fault_around_order", "fault_around_age", "anon_rmap",
         "numa_balancing", "hugetlb", "prefetch", "linking", "options",
@@ -207,6 +213,10 @@ pub(crate) struct Bench {
     /// Run everything so often, the rows in turn; tables show the median round.
     #[arg(long, value_name = "N", default_value = "1", value_parser = words::repeats)]
     pub(crate) rounds: NonZeroU32,
+    /// Write the table of kernel-ops or kernel-rates into docs/kernel.md (run from the repository's
+    /// root).
+    #[arg(long)]
+    pub(crate) docs: bool,
     /// Keep the rows under this name, for `minflt compare`.
     #[arg(long, value_name = "NAME")]
     pub(crate) save: Option<String>,
@@ -229,38 +239,6 @@ pub(crate) struct Bench {
     /// Options of the workload, spelled as in the original program, after `--`.
     #[arg(last = true)]
     pub(crate) options: Vec<String>,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Boot {
-    /// Number of CPUs.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = words::count)]
-    pub(crate) cpus: NonZeroU32,
-    /// RAM of the machine.
-    #[arg(long, value_name = "SIZE", default_value = "512M")]
-    pub(crate) mem: String,
-    /// The era that the minflt kernel boots in [default: the kernel's, spf-2017].
-    #[arg(long, value_name = "ERA")]
-    pub(crate) era: Option<String>,
-    /// What executes instructions: tcg (QEMU's translator) or kvm.
-    #[arg(long, value_name = "NAME", default_value = "tcg")]
-    pub(crate) accel: String,
-    /// A nanosecond an instruction: time and RDTSC count instructions, and runs repeat exactly (tcg).
-    #[arg(long)]
-    pub(crate) icount: bool,
-    /// End the machine after so long: seconds, or a time such as 5m.
-    #[arg(long, value_name = "TIME", default_value = "120", value_parser = words::seconds)]
-    pub(crate) timeout: Duration,
-    /// The kernel: minflt (built now), an image of it, or a Linux by linux=VMLINUZ; `linux` alone is
-    /// the one that the environment variable MINFLT_LINUX names.
-    #[arg(long, value_name = "KERNEL", default_value = "minflt")]
-    pub(crate) kernel: String,
-    /// Print the kernel's own lines at the end, on standard error.
-    #[arg(long)]
-    pub(crate) log: bool,
-    /// The program, a static one, and its arguments, after `--`. It gets no standard input.
-    #[arg(last = true, value_name = "PROGRAM ARGUMENTS")]
-    pub(crate) program: Vec<String>,
 }
 
 /// Where simulated time went.

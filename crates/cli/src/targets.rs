@@ -30,6 +30,9 @@ impl On {
             "host" => Ok(Self::Host),
             "sim" => Ok(Self::Sim),
             "linux" => Ok(Self::Linux),
+            "kernel" | "linux-vm" => Err(usage(format!(
+                "--on {word}: runs kernel-ops and kernel-rates only; use host, sim or linux"
+            ))),
             _ => Err(usage(format!(
                 "--on: unknown target `{word}`; targets are host, sim, linux{}",
                 did_you_mean(word, ["host", "sim", "linux"])

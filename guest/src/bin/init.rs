@@ -1,8 +1,8 @@
 //! Process 1 of a Linux that runs one program: `init PROGRAM ARGUMENTS...`.
 //!
-//! The program's standard streams are the first serial port, as it writes them. How it ended goes to
-//! the second, in the records that the minflt kernel writes for its own program. Then the machine is
-//! switched off.
+//! The program's standard streams are the first serial port, as it writes them. How it ended goes
+//! to the second, in the records that the minflt kernel writes for its own program. Then the
+//! machine is switched off.
 #![no_std]
 #![no_main]
 

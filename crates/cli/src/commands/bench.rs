@@ -1,6 +1,7 @@
 //! `minflt bench`: one workload on targets, eras and thread counts.
 
 mod shown;
+mod vm;
 
 use crate::args::Bench;
 use crate::choice::{Named, counts, eras, size};
@@ -34,6 +35,14 @@ const SIMULATED_PAGES: u64 = 1 << 20;
 pub(crate) fn run(args: &Bench) -> Result<(), Error> {
     if args.proof {
         return proofs(args);
+    }
+    if let Some(subject) = vm::Subject::of(args) {
+        return vm::run(args, subject);
+    }
+    if args.docs {
+        return Err(usage(
+            "--docs: only kernel-ops and kernel-rates write into the docs",
+        ));
     }
     let job = Job::new(args)?;
     let cells = job.cells()?;
@@ -135,7 +144,8 @@ impl<'a> Job<'a> {
         let nothing = || usage("bench: name a workload (see `minflt workloads`) or use --proof");
         let name = args.workload.as_deref().ok_or_else(nothing)?;
         if !list().iter().any(|info| info.name == name) {
-            let known: Vec<_> = list().iter().map(|info| info.name).collect();
+            let known = list().iter().map(|info| info.name).chain(vm::SUBJECTS);
+            let known: Vec<_> = known.collect();
             return Err(usage(format!(
                 "unknown workload `{name}`; workloads are {}{}",
                 known.join(", "),
@@ -189,7 +199,7 @@ impl<'a> Job<'a> {
         };
         let eras = eras(&self.args.choices)?;
         let mut cells = Vec::new();
-        let on = On::list(&self.args.on)?;
+        let on = On::list(self.args.on.as_deref().unwrap_or("host"))?;
         self.check_targets(&on)?;
         let rounds = self.args.rounds.get() as usize;
         let runs = rounds * eras.len() * threads.len() * cpus.as_ref().map_or(1, Vec::len);

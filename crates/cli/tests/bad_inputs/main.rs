@@ -7,6 +7,7 @@
     reason = "all of an integration test is a test"
 )]
 
+mod boot;
 #[path = "../common/mod.rs"]
 mod common;
 mod endings;
@@ -21,12 +22,13 @@ use row::{Meanwhile, Row, ends_well, usage};
 use run::check;
 use std::collections::BTreeSet;
 
-const TABLE: [&[Row]; 5] = [
+const TABLE: [&[Row]; 6] = [
     words::ROWS,
     numbers::ROWS,
     together::ROWS,
     files::ROWS,
     endings::ROWS,
+    boot::ROWS,
 ];
 
 fn rows() -> Vec<Row> {

@@ -1,4 +1,4 @@
-//! A writer of initramfs archives: cpio in the "newc" format, which Linux and the minflt kernel read.
+//! A writer of initramfs archives: cpio in the "newc" format, which both kernels read.
 //!
 //! Format: Linux's Documentation/driver-api/early-userspace/buffer-format.rst.
 

@@ -12,7 +12,9 @@ mod kernel_words;
 mod cpio;
 mod elf;
 mod images;
+pub(crate) mod lab;
 mod line;
+mod packed;
 mod qemu;
 mod records;
 
@@ -21,9 +23,9 @@ use crate::choice::{era_list, size, spell};
 use crate::error::{Error, usage};
 use crate::out::complain;
 use crate::scratch::Scratch;
-use cpio::Cpio;
 use elf::Linked;
 use images::Locks;
+use packed::{Packed, pack, read};
 use qemu::{Accel, Booted, CONTENT, Console, Machine, Time};
 use records::Ending;
 use std::env;
@@ -76,7 +78,14 @@ impl Kernel {
             "linux" => {
                 let path = env::var_os(LINUX).filter(|path| !path.is_empty());
                 let path = path.ok_or_else(|| usage(no_linux("--kernel linux")))?;
-                readable(path.into()).map(Self::Linux)
+                let paths: Vec<PathBuf> = env::split_paths(&path).collect();
+                match &paths[..] {
+                    [path] => readable(path.clone()).map(Self::Linux),
+                    _ => Err(usage(format!(
+                        "--kernel linux: {LINUX} names {} kernels; name one by linux=VMLINUZ",
+                        paths.len()
+                    ))),
+                }
             }
             _ => match word.strip_prefix("linux=") {
                 Some(path) => readable(path.into()).map(Self::Linux),
@@ -95,7 +104,7 @@ impl Kernel {
 fn no_linux(what: &str) -> String {
     format!(
         "{what}: name a Linux kernel by linux=VMLINUZ or in the environment variable {LINUX}; \
-         Debian: apt-get download linux-image-amd64's package and unpack it by dpkg -x"
+         docs/kernel.md says how to get one"
     )
 }
 
@@ -133,127 +142,55 @@ pub(crate) fn run(args: &Boot) -> Result<u8, Error> {
     let _is_there = qemu::program()?;
 
     let scratch = Scratch::new()?;
-    let booted = boot(
-        &scratch,
-        &kernel,
-        &packed,
-        &[],
-        &qemu_boot(args, machine, &command_line),
-    )?;
+    let init = init(&scratch, &kernel)?;
+    let boot = qemu::Boot {
+        machine,
+        image: &image(&scratch, &kernel, Locks::Checked)?,
+        initrd: &initrd(&scratch, &packed, init.as_deref(), &[], machine.mem)?,
+        command_line: &command_line,
+        timeout: args.timeout,
+    };
+    let booted = qemu::boot(&scratch, &boot, Console::Shown)?;
     report(args, &packed.path, &booted)
 }
 
-/// What is asked of QEMU, but for files that are still to be made.
-struct Asked<'a> {
-    machine: Machine,
-    command_line: &'a str,
-    timeout: core::time::Duration,
-    console: Console,
-    locks: Locks,
-}
-
-fn qemu_boot<'a>(args: &Boot, machine: Machine, command_line: &'a str) -> Asked<'a> {
-    Asked {
-        machine,
-        command_line,
-        timeout: args.timeout,
-        console: Console::Shown,
-        locks: Locks::Checked,
+/// The image of a kernel; this repository's is built now, and kept apart from later builds.
+fn image(scratch: &Scratch, kernel: &Kernel, locks: Locks) -> Result<PathBuf, Error> {
+    match kernel {
+        Kernel::Minflt => {
+            let bytes = read(&images::kernel(scratch, locks)?)?;
+            scratch.write("kernel", &bytes)
+        }
+        Kernel::Image(path) | Kernel::Linux(path) => Ok(path.clone()),
     }
 }
 
-/// Makes the files and boots.
-fn boot(
+/// Process 1 of a Linux, built now.
+fn init(scratch: &Scratch, kernel: &Kernel) -> Result<Option<Vec<u8>>, Error> {
+    match kernel {
+        Kernel::Linux(_) => read(&images::guest(scratch, "init")?).map(Some),
+        Kernel::Minflt | Kernel::Image(_) => Ok(None),
+    }
+}
+
+/// Writes the initial RAM disk of a machine with so much RAM.
+fn initrd(
     scratch: &Scratch,
-    kernel: &Kernel,
-    program: &Packed,
-    files: &[(&str, &[u8])],
-    asked: &Asked<'_>,
-) -> Result<Booted, Error> {
-    let image = match kernel {
-        Kernel::Minflt => images::kernel(scratch, asked.locks)?,
-        Kernel::Image(path) | Kernel::Linux(path) => path.clone(),
-    };
-    let init = match kernel {
-        Kernel::Linux(_) => Some(read(&images::guest(scratch, "init")?)?),
-        Kernel::Minflt | Kernel::Image(_) => None,
-    };
-    let archive = pack(program, init.as_deref(), files);
-    let archive =
-        archive.map_err(|_| usage("boot: a program of 4 GiB does not fit into an initramfs"))?;
-    let room = asked.machine.mem / 2;
-    if archive.len() as u64 > room {
-        return Err(usage(format!(
-            "--mem: the program takes {} bytes, more than half of the machine's {}; give more",
-            archive.len(),
-            spell(asked.machine.mem)
-        )));
-    }
-    let initrd = scratch.write("initrd", &archive)?;
-    let boot = qemu::Boot {
-        machine: asked.machine,
-        image: &image,
-        initrd: &initrd,
-        command_line: asked.command_line,
-        timeout: asked.timeout,
-    };
-    qemu::boot(scratch, &boot, asked.console)
-}
-
-/// A program that goes into an initramfs.
-struct Packed {
-    /// Where it is there.
-    path: String,
-    bytes: Vec<u8>,
-    linked: Linked,
-}
-
-impl Packed {
-    fn read(program: &Path) -> Result<Self, Error> {
-        let cannot = |why: &dyn core::fmt::Display| {
-            usage(format!(
-                "boot: {}: {why}; give a static x86-64 program",
-                program.display()
-            ))
-        };
-        let bytes = fs::read(program).map_err(|error| cannot(&error))?;
-        let linked = elf::linked(&bytes).map_err(|why| cannot(&why))?;
-        let name = program.file_name().and_then(|name| name.to_str());
-        let name = name.filter(|name| line::is_plain(name) && *name != &INIT[1..]);
-        let name = name.ok_or_else(|| cannot(&"its name cannot stand in a command line"))?;
-        Ok(Self {
-            path: format!("/{name}"),
-            bytes,
-            linked,
-        })
-    }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    let cannot = crate::error::failed(format!("boot: cannot read {}", path.display()));
-    fs::read(path).map_err(|error| cannot(&error))
-}
-
-/// The archive: the program, files beside it; for Linux process 1, and devices that it opens.
-fn pack(
     program: &Packed,
     init: Option<&[u8]>,
     files: &[(&str, &[u8])],
-) -> Result<Vec<u8>, cpio::TooLong> {
-    let mut cpio = Cpio::default();
-    if let Some(init) = init {
-        cpio.folder("dev")?;
-        cpio.device("dev/console", 5, 1)?;
-        cpio.device("dev/null", 1, 3)?;
-        cpio.device("dev/ttyS0", 4, 64)?;
-        cpio.device("dev/ttyS1", 4, 65)?;
-        cpio.file(&INIT[1..], init)?;
+    mem: u64,
+) -> Result<PathBuf, Error> {
+    let archive = pack(program, init, files)
+        .map_err(|_| usage("boot: a file of 4 GiB does not fit into an initramfs; give less"))?;
+    if archive.len() as u64 > mem / 2 {
+        return Err(usage(format!(
+            "--mem: the program takes {} bytes, more than half of the machine's {}; give more",
+            archive.len(),
+            spell(mem)
+        )));
     }
-    cpio.file(&program.path[1..], &program.bytes)?;
-    for (path, bytes) in files {
-        cpio.file(path, bytes)?;
-    }
-    cpio.finish()
+    scratch.write("initrd", &archive)
 }
 
 fn one_era(name: &str) -> Result<String, Error> {

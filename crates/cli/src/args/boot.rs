@@ -1,0 +1,38 @@
+//! The options of `minflt boot`.
+
+use crate::words;
+use core::num::NonZeroU32;
+use core::time::Duration;
+
+/// What boots, and on which machine.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Boot {
+    /// Number of CPUs.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = words::count)]
+    pub(crate) cpus: NonZeroU32,
+    /// RAM of the machine.
+    #[arg(long, value_name = "SIZE", default_value = "512M")]
+    pub(crate) mem: String,
+    /// The era that the minflt kernel boots in [default: the kernel's, spf-2017].
+    #[arg(long, value_name = "ERA")]
+    pub(crate) era: Option<String>,
+    /// What executes instructions: tcg (QEMU's translator) or kvm.
+    #[arg(long, value_name = "NAME", default_value = "tcg")]
+    pub(crate) accel: String,
+    /// A nanosecond an instruction: time and RDTSC count instructions (tcg).
+    #[arg(long)]
+    pub(crate) icount: bool,
+    /// End the machine after so long: seconds, or a time such as 5m.
+    #[arg(long, value_name = "TIME", default_value = "120", value_parser = words::seconds)]
+    pub(crate) timeout: Duration,
+    /// The kernel: minflt (built now), an image of it, or a Linux by linux=VMLINUZ; `linux` alone
+    /// is the one that the environment variable MINFLT_LINUX names.
+    #[arg(long, value_name = "KERNEL", default_value = "minflt")]
+    pub(crate) kernel: String,
+    /// Print the kernel's own lines at the end, on standard error.
+    #[arg(long)]
+    pub(crate) log: bool,
+    /// The program, a static one, and its arguments, after `--`. It gets no standard input.
+    #[arg(last = true, value_name = "PROGRAM ARGUMENTS")]
+    pub(crate) program: Vec<String>,
+}
