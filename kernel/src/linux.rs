@@ -3,10 +3,12 @@
 
 use minflt_mm::{Errno, Prot};
 
-/// `MAP_SHARED`, and `MAP_SHARED_VALIDATE`, which refuses flags that it does not know.
+/// `MAP_SHARED`.
 pub(crate) const MAP_SHARED: u64 = 0x01;
 /// `MAP_PRIVATE`.
 pub(crate) const MAP_PRIVATE: u64 = 0x02;
+/// `MAP_SHARED_VALIDATE`: the same, but flags that are not known are refused.
+pub(crate) const MAP_SHARED_VALIDATE: u64 = 0x03;
 /// The bits that say how a mapping is shared.
 pub(crate) const MAP_TYPE: u64 = 0x0f;
 /// `MAP_FIXED`.
@@ -19,6 +21,10 @@ pub(crate) const MAP_GROWSDOWN: u64 = 0x100;
 pub(crate) const MAP_IGNORED: u64 = 0x800 | 0x1000;
 /// `MAP_LOCKED`.
 pub(crate) const MAP_LOCKED: u64 = 0x2000;
+/// `MAP_HUGETLB`, and where the size of its pages is, as a power of two.
+pub(crate) const MAP_HUGETLB: u64 = 0x4_0000;
+/// Where that is.
+pub(crate) const MAP_HUGE_SHIFT: u32 = 26;
 /// `MAP_NORESERVE`.
 pub(crate) const MAP_NORESERVE: u64 = 0x4000;
 /// `MAP_POPULATE`.
@@ -78,6 +84,8 @@ pub(crate) const AT_ENTRY: u64 = 9;
 pub(crate) const ESRCH: Errno = Errno(3);
 /// The call was interrupted.
 pub(crate) const EINTR: Errno = Errno(4);
+/// No such file.
+pub(crate) const ENOENT: Errno = Errno(2);
 /// Bad file descriptor.
 pub(crate) const EBADF: Errno = Errno(9);
 /// No child.
@@ -88,8 +96,22 @@ pub(crate) const EAGAIN: Errno = Errno(11);
 pub(crate) const EFAULT: Errno = Errno(14);
 /// Out of the range of what is supported.
 pub(crate) const EINVAL: Errno = Errno(22);
+/// Too many open files in the system.
+pub(crate) const ENFILE: Errno = Errno(23);
+/// Too many open files of the process.
+pub(crate) const EMFILE: Errno = Errno(24);
+/// Not a terminal.
+pub(crate) const ENOTTY: Errno = Errno(25);
+/// It has no positions.
+pub(crate) const ESPIPE: Errno = Errno(29);
+/// It cannot be written.
+pub(crate) const EROFS: Errno = Errno(30);
+/// The path is too long.
+pub(crate) const ENAMETOOLONG: Errno = Errno(36);
 /// No such system call.
 pub(crate) const ENOSYS: Errno = Errno(38);
+/// It is not supported for that.
+pub(crate) const EOPNOTSUPP: Errno = Errno(95);
 /// The time is over.
 pub(crate) const ETIMEDOUT: Errno = Errno(110);
 

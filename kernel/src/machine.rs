@@ -355,6 +355,18 @@ pub(crate) fn break_promise(control: Control) {
     }
 }
 
+impl Kernel {
+    /// Copies `bytes`, a page at most, to the start of `pfn`, which nobody else uses.
+    pub(crate) fn fill_frame(at: &Pc, pfn: Pfn, bytes: &[u8]) {
+        assert!(bytes.len() as u64 <= PAGE, "a page at most");
+        // SAFETY: (1) within the frame, which the caller has to itself.
+        unsafe {
+            at.frame(pfn)
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+        };
+    }
+}
+
 /// Tells the CPU that it spins.
 #[inline(always)]
 #[expect(

@@ -91,11 +91,15 @@ extern "C" fn kmain(start_info: u64) -> ! {
     }
 
     let good = match options.run {
-        Run::Smoke { canary } => smoke::run(start_system(ram, &options), canary),
+        Run::Smoke { canary } => {
+            user::files::init(&[]);
+            smoke::run(start_system(ram, &options), canary)
+        }
         Run::Program { path, arguments } => {
             let sys = start_system(ram, &options);
             // SAFETY: (1) all RAM is mapped by now, and `frames` keeps off the RAM disk.
             let initrd = unsafe { boot.initrd_bytes() };
+            user::files::init(initrd);
             program::run(sys, initrd, path, arguments)
         }
         Run::Conformance => {

@@ -9,6 +9,7 @@ use crate::machine::Kernel;
 use crate::stack::Args;
 use crate::task;
 use crate::user::ending::Ending;
+use crate::user::files;
 use crate::user::process::{self, Meanwhile, Outcome};
 
 /// The guest's `smoke`, built by build.rs.
@@ -151,6 +152,7 @@ pub(crate) fn print_counts(sys: &System<Kernel>) {
 /// Whether every frame is accounted for now that every process is gone, and with its stacks.
 pub(crate) fn balances(sys: &System<Kernel>) -> bool {
     task::give_back_stacks(sys);
+    files::forget_disk();
     match sys.check_ledger(&[]) {
         Ok(ledger) if ledger.kernel != 0 => {
             say!(

@@ -4,7 +4,7 @@
 use core::cell::Cell;
 
 use minflt_addr::VirtAddr;
-use minflt_mm::{Errno, FaultOutcome, Mm, MmHandle, Signal, Thread};
+use minflt_mm::{Errno, FaultOutcome, Mm, MmHandle, Signal, System, Thread};
 use minflt_pgtable::{Access, Facts, X86_64};
 use minflt_sync::Machine;
 
@@ -58,6 +58,11 @@ impl<'m> Space<'m> {
     /// The running task as its thread.
     pub(crate) const fn thread(&self) -> &'m Thread<'m, Kernel> {
         self.thread
+    }
+
+    /// The system that it belongs to.
+    pub(crate) fn system(&self) -> &'m System<Kernel> {
+        self.mm.system()
     }
 
     /// The address space.

@@ -2,18 +2,21 @@
 
 use minflt_addr::VirtAddr;
 use minflt_mm::{
-    Advice, Errno, Growth, Lock, LockAll, LockWhen, MapRequest, Place, Populate, Remap,
-    RemapRequest, Reserve,
+    Advice, Errno, Growth, HugeSize, Lock, LockAll, LockWhen, MapRequest, Msync, Place, Populate,
+    Remap, RemapRequest, Reserve, Sharing,
 };
 
+use super::{Caller, threads};
 use crate::arch::paging::PAGE;
 use crate::arch::uaccess;
 use crate::linux::{
-    self, EINVAL, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_IGNORED,
-    MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_STACK, MAP_TYPE,
+    self, EINVAL, EOPNOTSUPP, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN,
+    MAP_HUGE_SHIFT, MAP_HUGETLB, MAP_IGNORED, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE,
+    MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE,
     MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE,
 };
 use crate::space::Space;
+use crate::user::files::Kind;
 
 /// Flags of mmap that are understood.
 const MAP_KNOWN: u64 = MAP_TYPE
@@ -26,14 +29,24 @@ const MAP_KNOWN: u64 = MAP_TYPE
     | MAP_POPULATE
     | MAP_NONBLOCK
     | MAP_STACK
+    | MAP_HUGETLB
     | MAP_FIXED_NOREPLACE;
+/// Those that say how large huge pages are.
+const HUGE_SIZE: u64 = 63 << MAP_HUGE_SHIFT;
 
-/// Private anonymous memory only.
 pub(super) fn mmap(
-    space: &Space<'_>,
-    [addr, len, prot, flags, _, _]: [u64; 6],
+    caller: &Caller<'_, '_>,
+    [addr, len, prot, flags, fd, offset]: [u64; 6],
 ) -> Result<u64, Errno> {
-    if flags & !MAP_KNOWN != 0 || flags & MAP_TYPE != MAP_PRIVATE || flags & MAP_ANONYMOUS == 0 {
+    let sharing = match flags & MAP_TYPE {
+        MAP_PRIVATE => Sharing::Private,
+        MAP_SHARED => Sharing::Shared,
+        MAP_SHARED_VALIDATE if flags & !MAP_KNOWN == 0 => Sharing::Shared,
+        MAP_SHARED_VALIDATE => return Err(EOPNOTSUPP),
+        _ => return Err(EINVAL),
+    };
+    // Linux ignores what it does not know; here, what it would do is not to be missed in silence.
+    if flags & !(MAP_KNOWN | HUGE_SIZE) != 0 {
         return Err(EINVAL);
     }
     let at = VirtAddr(addr);
@@ -59,7 +72,33 @@ pub(super) fn mmap(
     if flags & MAP_GROWSDOWN != 0 {
         request.growth = Growth::Down;
     }
-    Ok(space.thread().mmap(&request)?.0)
+    let thread = caller.space.thread();
+    match (flags & MAP_ANONYMOUS != 0, flags & MAP_HUGETLB != 0) {
+        (true, true) => {
+            let size = match flags >> MAP_HUGE_SHIFT & 63 {
+                0 | 21 => HugeSize::Large,
+                30 => HugeSize::Giant,
+                _ => return Err(EINVAL),
+            };
+            let mm = caller.space.mm();
+            return Ok(mm.mmap_huge_of(size, &request, sharing)?.0);
+        }
+        (true, false) if sharing == Sharing::Private => return Ok(thread.mmap(&request)?.0),
+        (true, false) => {
+            let bytes = len.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
+            let file = caller.space.system().new_file(bytes)?;
+            return Ok(thread.mmap_file(&request, &file, 0, sharing)?.0);
+        }
+        (false, _) => {}
+    }
+    if !offset.is_multiple_of(PAGE) {
+        return Err(EINVAL);
+    }
+    match caller.process.files().get(fd)?.0 {
+        Kind::File(file) => Ok(thread.mmap_file(&request, &file, offset, sharing)?.0),
+        Kind::Zero if sharing == Sharing::Private => Ok(thread.mmap(&request)?.0),
+        _ => Err(Errno::ENODEV),
+    }
 }
 
 pub(super) fn munmap(space: &Space<'_>, addr: u64, len: u64) -> Result<u64, Errno> {
@@ -155,5 +194,51 @@ pub(super) fn mlockall(space: &Space<'_>, flags: u64) -> Result<u64, Errno> {
 
 pub(super) fn munlockall(space: &Space<'_>) -> Result<u64, Errno> {
     space.mm().munlockall();
+    Ok(0)
+}
+
+pub(super) fn msync(space: &Space<'_>, addr: u64, len: u64, flags: u64) -> Result<u64, Errno> {
+    let how = u32::try_from(flags).ok().and_then(Msync::from_bits);
+    space.mm().msync(VirtAddr(addr), len, how.ok_or(EINVAL)?)?;
+    Ok(0)
+}
+
+/// The limits of address space, locked memory and stack, of the caller's process. What there is no
+/// more of than Linux's default is unlimited, and cannot be limited.
+pub(super) fn prlimit(
+    caller: &Caller<'_, '_>,
+    [number, what, new, old, ..]: [u64; 6],
+) -> Result<u64, Errno> {
+    const STACK: u64 = 3;
+    const MEMLOCK: u64 = 8;
+    const AS: u64 = 9;
+    const RESOURCES: u64 = 16;
+    let mm = caller.space.mm();
+    if number != 0 && number != threads::getpid()? {
+        return Err(Errno::EPERM);
+    }
+    let now = match what {
+        STACK => mm.limit_stack(),
+        MEMLOCK => mm.limit_memlock(),
+        AS => mm.limit_as(),
+        _ if what < RESOURCES => u64::MAX,
+        _ => return Err(EINVAL),
+    };
+    if new != 0 {
+        let bytes = uaccess::load(new)?;
+        if bytes > uaccess::load(new.checked_add(8).ok_or(Errno::EFAULT)?)? {
+            return Err(EINVAL);
+        }
+        match what {
+            STACK => mm.set_limit_stack(bytes),
+            MEMLOCK => mm.set_limit_memlock(bytes),
+            AS => mm.set_limit_as(bytes),
+            _ => return Err(Errno::EPERM),
+        }
+    }
+    if old != 0 {
+        uaccess::store(old, now)?;
+        uaccess::store(old.checked_add(8).ok_or(Errno::EFAULT)?, u64::MAX)?;
+    }
     Ok(0)
 }

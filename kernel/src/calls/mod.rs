@@ -1,15 +1,13 @@
 //! System calls, by their Linux numbers.
 
+mod files;
 mod memory;
+mod shm;
 mod threads;
 mod time;
 
-use minflt_mm::Errno;
-
-use crate::arch::serial::Serial;
 use crate::arch::trap::UserContext;
-use crate::arch::uaccess;
-use crate::linux::{self, EBADF, EFAULT, ENOSYS};
+use crate::linux::{self, ENOSYS};
 use crate::space::Space;
 use crate::user::process::Process;
 
@@ -39,16 +37,29 @@ pub(crate) struct Caller<'c, 'm> {
 pub(crate) fn call(caller: &Caller<'_, '_>, number: u64, args: [u64; 6]) -> Reply {
     let [a, b, c, d, ..] = args;
     let space = caller.space;
+    let numbers = caller.process.files();
     let result = match number {
-        1 => write(a, b, c),
-        9 => memory::mmap(space, args),
+        0 => files::read(numbers, a, b, c),
+        1 => files::write(numbers, a, b, c),
+        2 => files::open(numbers, a, b),
+        3 => files::close(numbers, a),
+        8 => files::lseek(numbers, a, b, c),
+        9 => memory::mmap(caller, args),
         10 => memory::mprotect(space, a, b, c),
         11 => memory::munmap(space, a, b),
         12 => memory::brk(space, a),
+        16 => files::ioctl(numbers, a),
+        17 => files::pread(numbers, args),
+        18 => files::pwrite(numbers, args),
         24 => threads::sched_yield(),
         25 => memory::mremap(space, args),
+        26 => memory::msync(space, a, b, c),
         27 => memory::mincore(space, a, b, c),
         28 => memory::madvise(space, a, b, c),
+        29 => shm::get(space, a, b, c),
+        30 => shm::at(space, a, b, c),
+        31 => shm::ctl(space, a, b),
+        32 => files::dup(numbers, a),
         35 => time::nanosleep(caller, a, b),
         39 => threads::getpid(),
         56 => threads::clone(caller, a, b, c, d, args[4]),
@@ -57,6 +68,9 @@ pub(crate) fn call(caller: &Caller<'_, '_>, number: u64, args: [u64; 6]) -> Repl
         // A status is the low 8 bits, as a parent would see it.
         60 => return Reply::ExitThread((a & 0xff) as i32),
         61 => threads::wait4(a, b, c, d),
+        67 => shm::dt(space, a),
+        74 => files::fsync(numbers, a),
+        77 => files::ftruncate(numbers, a, b),
         110 => threads::getppid(),
         149 => memory::mlock(space, a, b, 0),
         150 => memory::munlock(space, a, b),
@@ -72,32 +86,14 @@ pub(crate) fn call(caller: &Caller<'_, '_>, number: u64, args: [u64; 6]) -> Repl
         229 => time::clock_getres(a, b),
         230 => time::clock_nanosleep(caller, a, b, c, d),
         231 => return Reply::Exit((a & 0xff) as i32),
+        257 => files::openat(numbers, a, b, c),
+        285 => files::fallocate(numbers, args),
+        302 => memory::prlimit(caller, args),
         273 => threads::set_robust_list(a, b),
+        319 => files::memfd_create(numbers, a, b),
         309 => threads::getcpu(a, b),
         325 => memory::mlock(space, a, b, c),
         _ => Err(ENOSYS),
     };
     Reply::Return(result.unwrap_or_else(linux::failed))
-}
-
-/// Writes to the console, in pieces; what was written before a bad address counts.
-fn write(fd: u64, addr: u64, len: u64) -> Result<u64, Errno> {
-    if !matches!(fd, 1 | 2) {
-        return Err(EBADF);
-    }
-    let mut buffer = [0; 128];
-    let mut done = 0;
-    while done < len {
-        let piece = &mut buffer[..(len - done).min(128) as usize];
-        match addr
-            .checked_add(done)
-            .map(|from| uaccess::copy_from_user(piece, from))
-        {
-            Some(Ok(())) => Serial::send(piece),
-            _ if done > 0 => break,
-            _ => return Err(EFAULT),
-        }
-        done += piece.len() as u64;
-    }
-    Ok(done)
 }

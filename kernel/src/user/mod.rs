@@ -1,6 +1,7 @@
 //! Threads of programs: what a task has as one, and its life.
 
 pub(crate) mod ending;
+pub(crate) mod files;
 pub(crate) mod futex;
 pub(crate) mod process;
 

@@ -13,6 +13,7 @@ use minflt_sync::order::WaitLock;
 use minflt_sync::{Atomic, Machine, Ordering, SpinLock};
 
 use super::ending::Ending;
+use super::files::Numbers;
 use super::{Birth, Start, make};
 use crate::linux::{EAGAIN, ECHILD};
 use crate::loader::LoadError;
@@ -87,6 +88,8 @@ pub(crate) struct Process {
     ended: Cell<bool>,
     /// Set before it starts.
     meanwhile: Cell<Meanwhile>,
+    /// Its open files.
+    files: Numbers,
     young: Atomic<u64, Kernel>,
     traps: Atomic<u64, Kernel>,
     interrupts: Atomic<u64, Kernel>,
@@ -145,6 +148,7 @@ impl Process {
             usage: Cell::new(Usage::default()),
             ended: Cell::new(false),
             meanwhile: Cell::new(Meanwhile::Nothing),
+            files: Numbers::new(),
             young: Atomic::new(0),
             traps: Atomic::new(0),
             interrupts: Atomic::new(0),
@@ -154,6 +158,11 @@ impl Process {
     /// Whether it has begun to end.
     pub(crate) fn is_dying(&self) -> bool {
         self.dying.load(Ordering::Relaxed) == 1
+    }
+
+    /// Its open files.
+    pub(crate) const fn files(&self) -> &Numbers {
+        &self.files
     }
 
     /// What is done to it while it runs.
@@ -246,6 +255,18 @@ pub(crate) fn start(
     }
     process.dying.store(0, Ordering::Relaxed);
     process.meanwhile.set(meanwhile);
+    let opened = match me.own.leader() {
+        Some(leader) => {
+            process.files.copy_from(leader.own.process().files());
+            Ok(())
+        }
+        None => process.files.start(),
+    };
+    if let Err(error) = opened {
+        // It never ran, and nobody else knows it.
+        task::let_go(task);
+        return Err(error);
+    }
     family(|| {
         process.parent.set(Some(parent));
         process
@@ -300,9 +321,15 @@ pub(super) fn end(me: &Task, ending: Ending) {
 pub(super) fn thread_ended(me: &'static Task) {
     let leader = leader(me);
     let process = leader.own.process();
-    let parent = family(|| {
+    let last = family(|| {
         process.threads.set(process.threads.get() - 1);
-        if process.threads.get() != 0 {
+        process.threads.get() == 0
+    });
+    if last {
+        process.files.close_all();
+    }
+    let parent = family(|| {
+        if !last {
             return None;
         }
         // What this process has not waited for, nobody will.

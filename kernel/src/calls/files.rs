@@ -1,0 +1,242 @@
+//! Calls on files.
+
+use minflt_mm::Errno;
+
+use crate::arch::paging::PAGE;
+use crate::arch::serial::Serial;
+use crate::arch::uaccess;
+use crate::linux::{EBADF, EFAULT, EINVAL, ENAMETOOLONG, ENOTTY, EOPNOTSUPP, EROFS, ESPIPE};
+use crate::user::files::{self, Kind, Numbers};
+
+/// Bytes copied at once, over the kernel's stack.
+const AT_ONCE: usize = 1024;
+/// `AT_FDCWD`: paths are taken from the working directory, which is the root.
+const HERE: u64 = -100_i64 as u64;
+
+/// Runs `each` for pieces of `len` bytes at `addr`, until one comes out short. What was done before
+/// an error counts.
+fn in_pieces(
+    addr: u64,
+    len: u64,
+    mut each: impl FnMut(u64, &mut [u8]) -> Result<usize, Errno>,
+) -> Result<u64, Errno> {
+    // As much as Linux moves at once.
+    const MOST: u64 = i32::MAX as u64 & !(PAGE - 1);
+    let len = len.min(MOST);
+    let mut buffer = [0; AT_ONCE];
+    let mut done = 0;
+    while done < len {
+        let piece = &mut buffer[..(len - done).min(AT_ONCE as u64) as usize];
+        let at = addr.checked_add(done).ok_or(EFAULT);
+        match at.and_then(|at| each(at, piece)) {
+            Ok(moved) => {
+                done += moved as u64;
+                if moved < piece.len() {
+                    break;
+                }
+            }
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+fn read_from(kind: &Kind, position: u64, addr: u64, len: u64) -> Result<u64, Errno> {
+    match kind {
+        Kind::Console | Kind::Null => Ok(0),
+        Kind::Zero => in_pieces(addr, len, |at, piece| {
+            piece.fill(0);
+            uaccess::copy_to_user(at, piece).map(|()| piece.len())
+        }),
+        Kind::File(file) => {
+            let mut from = position;
+            in_pieces(addr, len, |at, piece| {
+                let read = file.read_bytes_at(from, piece)?;
+                uaccess::copy_to_user(at, &piece[..read])?;
+                from += read as u64;
+                Ok(read)
+            })
+        }
+    }
+}
+
+fn write_to(kind: &Kind, position: u64, addr: u64, len: u64) -> Result<u64, Errno> {
+    let mut to = position;
+    in_pieces(addr, len, |at, piece| {
+        uaccess::copy_from_user(piece, at)?;
+        match kind {
+            Kind::Console => Serial::send(piece),
+            Kind::Null | Kind::Zero => {}
+            Kind::File(file) => {
+                let written = file.write_bytes_at(to, piece)?;
+                to += written as u64;
+                return Ok(written);
+            }
+        }
+        Ok(piece.len())
+    })
+}
+
+pub(super) fn read(files: &Numbers, fd: u64, addr: u64, len: u64) -> Result<u64, Errno> {
+    let (kind, position) = files.get(fd)?;
+    let done = read_from(&kind, position, addr, len)?;
+    files.set_position(fd, position.saturating_add(done))?;
+    Ok(done)
+}
+
+pub(super) fn write(files: &Numbers, fd: u64, addr: u64, len: u64) -> Result<u64, Errno> {
+    let (kind, position) = files.get(fd)?;
+    let done = write_to(&kind, position, addr, len)?;
+    files.set_position(fd, position.saturating_add(done))?;
+    Ok(done)
+}
+
+/// A file with positions, and one that is no negative number.
+fn at(files: &Numbers, fd: u64, offset: u64) -> Result<Kind, Errno> {
+    let (kind, _) = files.get(fd)?;
+    match kind {
+        Kind::Console => Err(ESPIPE),
+        _ if offset >> 63 != 0 => Err(EINVAL),
+        kind => Ok(kind),
+    }
+}
+
+pub(super) fn pread(files: &Numbers, [fd, addr, len, offset, ..]: [u64; 6]) -> Result<u64, Errno> {
+    read_from(&at(files, fd, offset)?, offset, addr, len)
+}
+
+pub(super) fn pwrite(files: &Numbers, [fd, addr, len, offset, ..]: [u64; 6]) -> Result<u64, Errno> {
+    write_to(&at(files, fd, offset)?, offset, addr, len)
+}
+
+pub(super) fn lseek(files: &Numbers, fd: u64, offset: u64, whence: u64) -> Result<u64, Errno> {
+    let (kind, position) = files.get(fd)?;
+    let bytes = match &kind {
+        Kind::Console => return Err(ESPIPE),
+        Kind::Null | Kind::Zero => 0,
+        Kind::File(file) => file.bytes(),
+    };
+    let from = match whence {
+        0 => 0,
+        1 => position,
+        2 => bytes,
+        _ => return Err(EINVAL),
+    };
+    let to = from.checked_add_signed(offset as i64).ok_or(EINVAL)?;
+    if to >> 63 != 0 {
+        return Err(EINVAL);
+    }
+    files.set_position(fd, to)?;
+    Ok(to)
+}
+
+pub(super) fn close(files: &Numbers, fd: u64) -> Result<u64, Errno> {
+    files.close(fd)?;
+    Ok(0)
+}
+
+pub(super) fn dup(files: &Numbers, fd: u64) -> Result<u64, Errno> {
+    files.duplicate(fd)
+}
+
+/// The file system is read-only but for devices. Of flags, those that ask how to write do nothing,
+/// and those that ask to make a file, or to change it, are refused.
+pub(super) fn open(files: &Numbers, path: u64, flags: u64) -> Result<u64, Errno> {
+    const ACCESS: u64 = 3;
+    const CREATE_OR_TRUNCATE: u64 = 0o100 | 0o1000;
+    const DIRECTORY: u64 = 0o200_000;
+    let mut buffer = [0; 256];
+    let path = string(path, &mut buffer)?;
+    if flags & DIRECTORY != 0 {
+        return Err(EINVAL);
+    }
+    let sys = crate::system().ok_or(Errno::ENOENT)?;
+    let kind = files::find(sys, path)?;
+    let writes = flags & ACCESS != 0 || flags & CREATE_OR_TRUNCATE != 0;
+    if matches!(kind, Kind::File(_)) && writes {
+        return Err(EROFS);
+    }
+    files.add(kind)
+}
+
+pub(super) fn openat(files: &Numbers, dir: u64, path: u64, flags: u64) -> Result<u64, Errno> {
+    // What is given is an int.
+    if dir as i32 != HERE as i32 {
+        return Err(EINVAL);
+    }
+    open(files, path, flags)
+}
+
+/// The zero-terminated string at `at`.
+fn string(at: u64, buffer: &mut [u8; 256]) -> Result<&str, Errno> {
+    for index in 0..buffer.len() {
+        let byte = at.checked_add(index as u64).ok_or(EFAULT)?;
+        uaccess::copy_from_user(&mut buffer[index..=index], byte)?;
+        if buffer[index] == 0 {
+            return core::str::from_utf8(&buffer[..index]).map_err(|_| Errno::ENOENT);
+        }
+    }
+    Err(ENAMETOOLONG)
+}
+
+/// The name is for `maps`, which there is none of.
+pub(super) fn memfd_create(files: &Numbers, name: u64, flags: u64) -> Result<u64, Errno> {
+    const CLOEXEC: u64 = 1;
+    const HUGETLB: u64 = 4;
+    let mut buffer = [0; 256];
+    string(name, &mut buffer)?;
+    let sys = crate::system().ok_or(Errno::ENOMEM)?;
+    let file = match flags & !CLOEXEC {
+        0 => sys.new_file(0)?,
+        HUGETLB => sys.new_huge_file(0)?,
+        _ => return Err(EINVAL),
+    };
+    files.add(Kind::File(file))
+}
+
+pub(super) fn ftruncate(files: &Numbers, fd: u64, bytes: u64) -> Result<u64, Errno> {
+    match files.get(fd)?.0 {
+        _ if bytes >> 63 != 0 => Err(EINVAL),
+        Kind::File(file) => {
+            file.truncate(bytes)?;
+            Ok(0)
+        }
+        _ => Err(EINVAL),
+    }
+}
+
+pub(super) fn fallocate(
+    files: &Numbers,
+    [fd, mode, offset, len, ..]: [u64; 6],
+) -> Result<u64, Errno> {
+    const PUNCH_HOLE_KEEP_SIZE: u64 = 3;
+    let Kind::File(file) = files.get(fd)?.0 else {
+        return Err(EBADF);
+    };
+    if offset >> 63 != 0 || len >> 63 != 0 || len == 0 {
+        return Err(EINVAL);
+    }
+    match mode {
+        0 => file.allocate(offset, len)?,
+        PUNCH_HOLE_KEEP_SIZE => file.punch_hole(offset, len)?,
+        _ => return Err(EOPNOTSUPP),
+    }
+    Ok(0)
+}
+
+pub(super) fn fsync(files: &Numbers, fd: u64) -> Result<u64, Errno> {
+    match files.get(fd)?.0 {
+        Kind::File(file) => {
+            file.sync().map_err(|_| Errno::EIO)?;
+            Ok(0)
+        }
+        _ => Err(EINVAL),
+    }
+}
+
+/// Nothing here is a terminal, or another device with controls.
+pub(super) fn ioctl(files: &Numbers, fd: u64) -> Result<u64, Errno> {
+    files.get(fd)?;
+    Err(ENOTTY)
+}
