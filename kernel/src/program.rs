@@ -26,12 +26,12 @@ const ARGUMENTS: usize = 32;
 /// Runs the program at `path` in the archive `initrd`, with the words of `rest` as its further
 /// arguments; true if it was started and every frame was accounted for.
 pub(crate) fn run(sys: &System<Kernel>, initrd: &[u8], path: &str, rest: &str) -> bool {
+    if initrd.is_empty() {
+        say!("failed there is no initial RAM disk to take {path} from");
+        return false;
+    }
     let file = match Archive::new(initrd).file(path) {
         Ok(Some(file)) => file,
-        Ok(None) if initrd.is_empty() => {
-            say!("failed there is no initial RAM disk to take {path} from");
-            return false;
-        }
         Ok(None) => {
             say!("failed the initial RAM disk has no file {path}");
             return false;
