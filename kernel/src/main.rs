@@ -85,9 +85,8 @@ extern "C" fn kmain(start_info: u64) -> ! {
     machine::set_cpus(smp::start(boot, counts_per_second));
     let ram = frames::take_all(RAM_ALIGN);
     print_machine(&ram, options.era);
-    match options.control {
-        Some(control) => machine::break_promise(control),
-        None => {}
+    if let Some(control) = options.control {
+        machine::break_promise(control);
     }
 
     let good = match options.run {

@@ -89,50 +89,97 @@ fn split(command_line: &str) -> (&str, Option<&str>) {
     (command_line, None)
 }
 
+/// The words of a command line, as they were read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Given<'a> {
+    path: Option<&'a str>,
+    era: Option<&'a str>,
+    canary: bool,
+    conformance: bool,
+    overcommit: Option<Overcommit>,
+    swap: u64,
+    control: Option<Control>,
+}
+
+impl<'a> Given<'a> {
+    /// Reads one word; false if something is wrong with it, which was printed.
+    fn read(&mut self, word: &'a str) -> bool {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        match (name, value) {
+            ("canary", None) => self.canary = true,
+            ("conformance", None) => self.conformance = true,
+            ("era", Some(_)) => self.era = value,
+            ("rdinit", Some(_)) => self.path = value,
+            ("control", Some(value)) => {
+                self.control = Control::named(value);
+                if self.control.is_none() {
+                    say!("minflt: control must be deaf, hasty or late, got \"{value}\"");
+                    return false;
+                }
+            }
+            ("swap", Some(value)) => {
+                let Ok(mib) = value.parse::<u32>() else {
+                    say!("minflt: swap must be a number of MiB, got \"{value}\"");
+                    return false;
+                };
+                self.swap = u64::from(mib);
+            }
+            ("overcommit", Some(value)) => {
+                let number = value.parse().ok();
+                self.overcommit = number.and_then(Overcommit::from_number);
+                if self.overcommit.is_none() {
+                    say!("minflt: overcommit must be 0, 1 or 2, got \"{value}\"");
+                    return false;
+                }
+            }
+            _ => {
+                say!("minflt: unknown option \"{word}\"; options are: {OPTIONS}");
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What runs, if the words go together.
+    fn run(&self, arguments: Option<&'a str>) -> Result<Run<'a>, &'static str> {
+        let memory = self.overcommit.is_some() || self.swap != 0;
+        if self.conformance && self.path.is_some() {
+            return Err("conformance and rdinit exclude each other");
+        }
+        if self.canary && (self.conformance || self.path.is_some()) || self.conformance && memory {
+            return Err("canary is for the smoke, overcommit and swap are not for conformance");
+        }
+        if self.control.is_some() && !self.conformance && self.path.is_none() {
+            return Err("control is for conformance, and for programs");
+        }
+        match self.path {
+            Some(path) => Ok(Run::Program {
+                path,
+                arguments: arguments.unwrap_or(""),
+            }),
+            None if arguments.is_some() => {
+                Err("arguments after -- are for a program; name it by rdinit=PATH")
+            }
+            None if self.conformance => Ok(Run::Conformance),
+            None => Ok(Run::Smoke {
+                canary: self.canary,
+            }),
+        }
+    }
+}
+
 impl<'a> Options<'a> {
     /// Reads the command line. What is wrong with it is printed, and `None` returned.
     pub(crate) fn parse(command_line: &'a str) -> Option<Self> {
         let (own, arguments) = split(command_line);
-        let mut path = None;
-        let mut name = DEFAULT_ERA;
-        let mut canary = false;
-        let mut overcommit = None;
-        let mut conformance = false;
-        let mut control = None;
-        let mut swap = 0;
-        for word in Words::of(own) {
-            if word == "canary" {
-                canary = true;
-            } else if word == "conformance" {
-                conformance = true;
-            } else if let Some(value) = word.strip_prefix("control=") {
-                control = Control::named(value);
-                if control.is_none() {
-                    say!("minflt: control must be deaf, hasty or late, got \"{value}\"");
-                    return None;
-                }
-            } else if let Some(value) = word.strip_prefix("swap=") {
-                let Ok(mib) = value.parse::<u32>() else {
-                    say!("minflt: swap must be a number of MiB, got \"{value}\"");
-                    return None;
-                };
-                swap = u64::from(mib);
-            } else if let Some(value) = word.strip_prefix("era=") {
-                name = value;
-            } else if let Some(value) = word.strip_prefix("rdinit=") {
-                path = Some(value);
-            } else if let Some(value) = word.strip_prefix("overcommit=") {
-                let number = value.parse().ok();
-                overcommit = number.and_then(Overcommit::from_number);
-                if overcommit.is_none() {
-                    say!("minflt: overcommit must be 0, 1 or 2, got \"{value}\"");
-                    return None;
-                }
-            } else {
-                say!("minflt: unknown option \"{word}\"; options are: {OPTIONS}");
-                return None;
-            }
+        let mut given = Given::default();
+        if !Words::of(own).all(|word| given.read(word)) {
+            return None;
         }
+        let name = given.era.unwrap_or(DEFAULT_ERA);
         let Some(era) = era(name) else {
             say!("minflt: unknown era \"{name}\"; eras are:");
             for era in ERAS {
@@ -140,39 +187,18 @@ impl<'a> Options<'a> {
             }
             return None;
         };
-        let smoke_only = canary || (conformance && (overcommit.is_some() || swap != 0));
-        let run = match (conformance, path) {
-            (true, Some(_)) => {
-                say!("minflt: conformance and rdinit exclude each other");
-                return None;
+        match given.run(arguments) {
+            Ok(run) => Some(Self {
+                era,
+                overcommit: given.overcommit.unwrap_or(Overcommit::Heuristic),
+                swap: given.swap,
+                control: given.control,
+                run,
+            }),
+            Err(why) => {
+                say!("minflt: {why}");
+                None
             }
-            (true, None) | (false, Some(_)) if smoke_only => {
-                say!(
-                    "minflt: canary is for the smoke, overcommit and swap are not for conformance"
-                );
-                return None;
-            }
-            (false, None) if control.is_some() => {
-                say!("minflt: control is for conformance, and for programs");
-                return None;
-            }
-            (_, None) if arguments.is_some() => {
-                say!("minflt: arguments after -- are for a program; name it by rdinit=PATH");
-                return None;
-            }
-            (true, None) => Run::Conformance,
-            (false, None) => Run::Smoke { canary },
-            (false, Some(path)) => Run::Program {
-                path,
-                arguments: arguments.unwrap_or(""),
-            },
-        };
-        Some(Self {
-            era,
-            swap,
-            control,
-            overcommit: overcommit.unwrap_or(Overcommit::Heuristic),
-            run,
-        })
+        }
     }
 }

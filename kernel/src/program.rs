@@ -32,12 +32,12 @@ pub(crate) fn run(
     path: &'static str,
     rest: &'static str,
 ) -> bool {
+    if initrd.is_empty() {
+        say!("failed there is no initial RAM disk to take {path} from");
+        return false;
+    }
     let file = match Archive::new(initrd).file(path) {
         Ok(Some(file)) => file,
-        Ok(None) if initrd.is_empty() => {
-            say!("failed there is no initial RAM disk to take {path} from");
-            return false;
-        }
         Ok(None) => {
             say!("failed the initial RAM disk has no file {path}");
             return false;

@@ -379,7 +379,7 @@ impl Task {
                 return false;
             };
             let page = self.stack_pages.get();
-            // SAFETY: (1) just taken; (2) tables were made for all tasks, and the pages are counted.
+            // SAFETY: (1) just taken; (2) tables were made for all tasks; the pages are counted.
             unsafe { kernel_map::map_task_stack_page(self.id().0, page, frame) };
             self.stack_pages.set(page + 1);
         }

@@ -221,11 +221,11 @@ fn an_unknown_era_fails(kernel: &Kernel) {
 /// Where everything may be promised, the program dies of it; the machine does not, and every frame
 /// comes back. Where not, mmap refuses what there is not.
 fn little_memory_is_no_violation(kernel: &Kernel) {
-    let boot = kernel.boot("", "4M");
+    let boot = kernel.boot("", "5M");
     assert_eq!(boot.status, Some(1), "{}", boot.text);
     assert!(boot.text.contains("mmap: errno 12"), "{}", boot.text);
     assert!(boot.balances(), "{}", boot.text);
-    let boot = kernel.boot("overcommit=1", "4M");
+    let boot = kernel.boot("overcommit=1", "5M");
     assert_eq!(boot.status, Some(1), "{}", boot.text);
     assert!(
         boot.text.contains("checks: killed: out of memory"),

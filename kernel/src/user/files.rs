@@ -1,7 +1,7 @@
 //! Open files: what the numbers of a process stand for.
 //!
-//! There are the console, `/dev/null`, `/dev/zero`, the regular files of the initial RAM disk, which
-//! cannot be written, and files in memory without a name (`memfd_create`). The page cache is
+//! There are the console, `/dev/null`, `/dev/zero`, the regular files of the initial RAM disk,
+//! which cannot be written, and files in memory without a name (`memfd_create`). The page cache is
 //! `minflt-mm`'s.
 //!
 //! An open file (Linux: `struct file`) has a position, and is shared by what was duplicated or

@@ -68,6 +68,10 @@ pub(crate) struct Birth {
 
 /// What a thread does at first.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "each thread has room for one, whichever it is"
+)]
 pub(crate) enum Start {
     /// It loads a program.
     Program(&'static [u8], Args),
