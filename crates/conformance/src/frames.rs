@@ -7,13 +7,19 @@ use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::Instance;
 
 /// What is checked here.
-pub(crate) const fn checks<B: Bed>() -> [Check<B>; 6] {
+pub(crate) const fn checks<B: Bed>() -> [Check<B>; 7] {
     [
         Check::new(
             1,
             "layout",
             "memory is zero, aligned, and one frame behind the other",
             layout,
+        ),
+        Check::new(
+            1,
+            "ranges",
+            "what is said to be memory is pages that keep what is stored",
+            ranges,
         ),
         Check::new(
             1,
@@ -53,7 +59,7 @@ fn offsets<B: Bed>() -> [u64; 3] {
 fn layout<B: Bed>(bed: &B) -> Result<(), Broken> {
     let at = bed.machine();
     let ram = at.ram();
-    let bytes = ram.bytes as u64;
+    let bytes = first_range::<B>(&at);
     ensure("bytes of memory", bytes, RAM_BYTES, bytes >= RAM_BYTES)?;
     let page = page::<B>();
     same("bytes beyond the last whole page", bytes % page, 0)?;
@@ -83,6 +89,50 @@ fn layout<B: Bed>(bed: &B) -> Result<(), Broken> {
                 0,
             )?;
         }
+    }
+    Ok(())
+}
+
+/// Bytes up to the first hole.
+fn first_range<B: Bed>(at: &At<B>) -> u64 {
+    let mut first = None;
+    at.memory_ranges(&mut |range| first = first.or(Some(range.end - range.start)));
+    first.unwrap_or(0)
+}
+
+/// The ranges of memory are whole pages behind each other, the first at the start of RAM; each has
+/// memory from its first frame to its last.
+fn ranges<B: Bed>(bed: &B) -> Result<(), Broken> {
+    let at = bed.machine();
+    let (page, start) = (page::<B>(), at.ram_phys());
+    let end = start + at.ram().bytes as u64;
+    let (mut before, mut result) = (None, Ok(()));
+    at.memory_ranges(&mut |range| {
+        let follows = before.map_or(range.start == start, |before| range.start > before);
+        before = Some(range.end);
+        let examined = ensure("where a range begins", range.start, start, follows)
+            .and_then(|()| same("bytes before its first page", range.start % page, 0))
+            .and_then(|()| same("bytes behind its last page", range.end % page, 0))
+            .and_then(|()| ensure("where it ends", range.end, end, range.end <= end))
+            .and_then(|()| bed.alone(&at, || keeps::<B>(&at, range.start, range.end)));
+        result = result.and(examined);
+    });
+    result?;
+    ensure("ranges of memory", 0, 1, before.is_some())
+}
+
+/// The first and the last frame of a range are different memory, which keeps what is stored.
+fn keeps<B: Bed>(at: &At<B>, start: u64, end: u64) -> Result<(), Broken> {
+    let shift = <On<B> as Mmu>::Paging::shift();
+    let both = [start >> shift, (end >> shift) - 1].map(Pfn);
+    for pfn in both {
+        same("a word of unused memory", On::<B>::user_load(at, pfn, 0), 0)?;
+        On::<B>::user_store(at, pfn, 0, pfn.0 + 1);
+    }
+    for pfn in both {
+        let found = On::<B>::user_load(at, pfn, 0);
+        same("what was stored at an end of a range", found, pfn.0 + 1)?;
+        On::<B>::user_store(at, pfn, 0, 0);
     }
     Ok(())
 }

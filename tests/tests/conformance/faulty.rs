@@ -60,6 +60,8 @@ pub(crate) enum Defect {
     CopyShort,
     /// A store of some bytes is a load and a store of the word.
     MergeLoses,
+    /// Memory that is said to be there ends 64 KiB before its end.
+    TopMissing,
     /// A flush of a range does nothing.
     FlushLost,
     /// A flush forgets all pages of the range but the first.
@@ -291,6 +293,10 @@ unsafe impl Mmu for Faulty {
     }
 
     fn user_store(at: &HostInstance, pfn: Pfn, offset: u64, value: u64) {
+        let end = (pfn.0 << X86_64::SHIFT) + (64 << 10);
+        if has(Defect::TopMissing) && end >= at.ram().bytes as u64 {
+            return;
+        }
         Sound::user_store(at, pfn, offset, value);
         if has(Defect::StoreBeside) {
             Sound::user_store(at, Pfn(pfn.0 + 1), offset, value);

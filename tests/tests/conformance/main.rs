@@ -82,6 +82,7 @@ const SEEN: &[(Defect, &[&str])] = &[
     (Defect::IpiToAll, &["ipi-to-whom"]),
     (Defect::WaitDeaf, &["ipi-in-wait", "ipi-in-take"]),
     (Defect::StoreBeside, &["words"]),
+    (Defect::TopMissing, &["ranges"]),
     (Defect::ClearShort, &["clear"]),
     (Defect::CopyShort, &["copy"]),
     (Defect::MergeLoses, &["merge"]),

@@ -4,6 +4,7 @@ mod bytes;
 mod embedding;
 mod file;
 mod grace;
+mod holes;
 mod interrupts;
 mod kernel_pages;
 mod linux;
