@@ -23,6 +23,7 @@ use crate::arch::exit::{Verdict, exit};
 use crate::arch::paging::{self, PAGE};
 use crate::arch::serial::last_words;
 use crate::arch::{clock, interrupt};
+use crate::frames::Ranges;
 use crate::shared::{Once, StaticWord};
 use crate::task;
 
@@ -40,10 +41,12 @@ pub(crate) struct Kernel;
 /// RAM of the machine.
 ///
 /// # Invariants
-/// The RAM is whole frames in the direct map that nobody else uses; it was zeroed.
+/// The ranges are whole frames in the direct map that nobody else uses; they were zeroed. `ram` is
+/// their span.
 #[derive(Debug)]
 pub(crate) struct Pc {
     ram: Range<u64>,
+    ranges: Ranges,
 }
 
 /// What was found out about the machine at boot.
@@ -95,15 +98,27 @@ impl Pc {
     ///
     /// # Safety
     /// 1. The range is whole frames of zeroed RAM in the direct map that nobody else uses, ever.
-    pub(crate) const unsafe fn new(ram: Range<u64>) -> Self {
-        // INVARIANT: the caller's promise.
-        Self { ram }
+    pub(crate) unsafe fn new(ram: Range<u64>) -> Self {
+        // SAFETY: (1) the caller's promise.
+        unsafe { Self::of(Ranges::one(ram)) }
     }
 
-    /// The bytes of `pfn`.
+    /// A machine with all RAM of these ranges.
+    ///
+    /// # Safety
+    /// 1. They are zeroed RAM in the direct map that nobody else uses, ever.
+    pub(crate) unsafe fn of(ranges: Ranges) -> Self {
+        // INVARIANT: the caller's promise.
+        Self {
+            ram: ranges.span(),
+            ranges,
+        }
+    }
+
+    /// The bytes of `pfn`. A frame of a hole is not in the direct map: a touch ends the kernel.
     ///
     /// # Panics
-    /// If the machine has no such frame.
+    /// If the frame lies outside of all RAM.
     #[inline(always)]
     fn frame(&self, pfn: Pfn) -> *mut u8 {
         let phys = pfn.phys(X86_64::SHIFT).0;
@@ -134,6 +149,10 @@ impl Instance for Pc {
 
     fn ram_phys(&self) -> u64 {
         self.ram.start
+    }
+
+    fn memory_ranges(&self, each: &mut dyn FnMut(Range<u64>)) {
+        self.ranges.as_slice().iter().cloned().for_each(each);
     }
 
     fn cpus(&self) -> u32 {

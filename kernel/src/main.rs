@@ -4,6 +4,7 @@
 #![no_main]
 
 mod acpi;
+mod all_frames;
 mod arch;
 mod boot_cpu;
 mod calls;
@@ -22,7 +23,6 @@ mod space;
 mod stack;
 mod task;
 
-use core::ops::Range;
 use core::panic::PanicInfo;
 
 use minflt_mm::{Era, Running, System};
@@ -34,6 +34,7 @@ use arch::exit::{Verdict, exit};
 use arch::pvh::BootInfo;
 use arch::serial::{Serial, last_words, say};
 use arch::{clock, kernel_map, smp};
+use frames::Ranges;
 use machine::{Kernel, Pc};
 use options::{Options, Run};
 
@@ -67,14 +68,14 @@ extern "C" fn kmain(start_info: u64) -> ! {
     let good = match options.run {
         Run::Smoke { overcommit, canary } => {
             // SAFETY: (1) taken and zeroed above, and mapped by `kernel_map`.
-            let machine = unsafe { Pc::new(ram) };
+            let machine = unsafe { Pc::of(ram) };
             let sys = start_system(machine, options.era);
             sys.set_overcommit(overcommit);
-            smoke::run(&sys, canary)
+            all_frames::check(&sys) & smoke::run(&sys, canary)
         }
         Run::Conformance { control } => {
             // SAFETY: (1) as above.
-            unsafe { conformance::run(ram, options.era, control) }
+            unsafe { conformance::run(ram.as_slice()[0].clone(), options.era, control) }
         }
     };
     let what = match options.run {
@@ -104,13 +105,13 @@ fn start_system(machine: Pc, era: &Era) -> Running<Kernel> {
     }
 }
 
-fn print_machine(ram: &Range<u64>, era: &Era) {
+fn print_machine(ram: &Ranges, era: &Era) {
     let cpus = machine::cpus();
     let s = if cpus == 1 { "" } else { "s" };
     say!(
         "minflt: machine: {cpus} CPU{s}, {} MiB of RAM from {:#x} on, {}{}",
-        (ram.end - ram.start) >> 20,
-        ram.start,
+        ram.bytes() >> 20,
+        ram.span().start,
         X86_64::NAME,
         if Kernel::CHECKED {
             ", locks checked"
@@ -118,6 +119,9 @@ fn print_machine(ram: &Range<u64>, era: &Era) {
             ""
         }
     );
+    for hole in ram.as_slice().windows(2) {
+        say!("minflt: hole: {:#x} to {:#x}", hole[0].end, hole[1].start);
+    }
     say!("minflt: era {}: {}", era.name, era.idea);
 }
 
