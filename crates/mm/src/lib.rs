@@ -93,4 +93,4 @@ pub use space::tree::Mapping;
 pub use space::vma::{Attrs, Vma};
 pub use system::System;
 pub use view::oracle::{Ledger, Unbalanced};
-pub use view::proc::Mapped;
+pub use view::proc::{FileId, FileNames, Mapped};
