@@ -11,8 +11,10 @@
 
 use core::fmt;
 use core::ops::Range;
+use core::slice;
 
 use minflt_addr::{Pfn, VirtRange};
+use minflt_pgtable::bytes::{read_by_words, whole_words, write_by_words};
 use minflt_pgtable::{Facts, Mmu, SpaceId, Tlb, X86_64};
 use minflt_sync::lockdep::might_sleep;
 use minflt_sync::prim::AtomicU64;
@@ -136,6 +138,24 @@ impl Pc {
         let word = unsafe { self.frame(pfn).add(offset as usize) };
         // SAFETY: (1) 8 aligned bytes of the frame, which stays as long as the machine.
         unsafe { AtomicU64::from_ptr(word.cast()) }
+    }
+}
+
+impl Pc {
+    /// The words of `len` bytes from `offset` on, whole ones of `pfn`, as a program sees them.
+    fn words(&self, pfn: Pfn, offset: u64, len: usize) -> &[AtomicU64] {
+        if len == 0 {
+            return &[];
+        }
+        let end = offset + len as u64;
+        assert!(
+            end <= PAGE && offset.is_multiple_of(8) && end.is_multiple_of(8),
+            "user words are of one page"
+        );
+        // SAFETY: (1) within the frame.
+        let first = unsafe { self.frame(pfn).add(offset as usize) };
+        // SAFETY: (1) aligned words of the frame, which stays as long as the machine.
+        unsafe { slice::from_raw_parts(first.cast(), len / 8) }
     }
 }
 
@@ -322,6 +342,32 @@ unsafe impl Mmu for Kernel {
         let _old = at
             .word(pfn, offset)
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, merge);
+    }
+
+    fn read_bytes(at: &Pc, pfn: Pfn, offset: u64, to: &mut [u8]) {
+        let (head, whole) = whole_words(offset, to.len());
+        let (head, rest) = to.split_at_mut(head);
+        let (whole, tail) = rest.split_at_mut(whole);
+        read_by_words::<Self>(at, pfn, offset, head);
+        let offset = offset + head.len() as u64;
+        let words = at.words(pfn, offset, whole.len());
+        for (to, word) in whole.as_chunks_mut().0.iter_mut().zip(words) {
+            *to = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        read_by_words::<Self>(at, pfn, offset + whole.len() as u64, tail);
+    }
+
+    fn write_bytes(at: &Pc, pfn: Pfn, offset: u64, from: &[u8]) {
+        let (head, whole) = whole_words(offset, from.len());
+        let (head, rest) = from.split_at(head);
+        let (whole, tail) = rest.split_at(whole);
+        write_by_words::<Self>(at, pfn, offset, head);
+        let offset = offset + head.len() as u64;
+        let words = at.words(pfn, offset, whole.len());
+        for (from, word) in whole.as_chunks().0.iter().zip(words) {
+            word.store(u64::from_ne_bytes(*from), Ordering::Relaxed);
+        }
+        write_by_words::<Self>(at, pfn, offset + whole.len() as u64, tail);
     }
 
     fn copy_in_use(at: &Pc, to: Pfn, from: Pfn) {

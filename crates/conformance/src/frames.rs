@@ -7,7 +7,7 @@ use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::Instance;
 
 /// What is checked here.
-pub(crate) const fn checks<B: Bed>() -> [Check<B>; 7] {
+pub(crate) const fn checks<B: Bed>() -> [Check<B>; 9] {
     [
         Check::new(
             1,
@@ -30,6 +30,18 @@ pub(crate) const fn checks<B: Bed>() -> [Check<B>; 7] {
         Check::new(1, "words", "a store touches the word named", words),
         Check::new(1, "clear", "a cleared frame is zero, and no other", clear),
         Check::new(1, "copy", "a copy is equal to the last word", copy),
+        Check::new(
+            1,
+            "bytes",
+            "a bulk copy is of the bytes named, and no others",
+            bytes,
+        ),
+        Check::new(
+            2,
+            "bytes-beside",
+            "a bulk store leaves the other bytes of its first and last word",
+            bytes_beside,
+        ),
         Check::new(2, "merge", "a store of some bytes leaves the others", merge),
     ]
 }
@@ -286,6 +298,82 @@ fn merge<B: Bed>(bed: &B) -> Result<(), Broken> {
             On::<B>::user_merge(&at, here, offset, n << shift, mask);
             board.meet(2, 2 * n)?;
             same("this CPU's bytes of a word that two stored to", mine(), n)?;
+        }
+        Ok(())
+    })
+}
+
+/// Byte `at` of what bulk stores store.
+const fn byte(at: u64) -> u8 {
+    (at * 7 + at / 251 + 1) as u8
+}
+
+/// Bulk loads and stores at odd offsets and of odd lengths, to the end of the page and across many
+/// words, where the machine keeps them.
+fn bytes<B: Bed>(bed: &B) -> Result<(), Broken> {
+    const MOST: usize = 300;
+    let at = bed.machine();
+    let [below, here, above] = some::<B>(&at);
+    let end = page::<B>();
+    bed.alone(&at, || {
+        for (offset, len) in [
+            (0, 8),
+            (3, 4),
+            (16, 1),
+            (5, MOST),
+            (64, 256),
+            (end - 299, 299),
+            (end - 8, 8),
+        ] {
+            if On::<B>::ONE_WORD && offset % 8 + len as u64 > 8 {
+                continue;
+            }
+            On::<B>::clear(&at, here);
+            let mut buffer = [0; MOST];
+            (offset..)
+                .zip(&mut buffer)
+                .for_each(|(at, it)| *it = byte(at));
+            On::<B>::write_bytes(&at, here, offset, &buffer[..len]);
+            let mut read = [0; MOST];
+            On::<B>::read_bytes(&at, here, offset, &mut read[..len]);
+            for (found, wanted) in read.iter().zip(&buffer[..len]) {
+                same("a byte that was stored", (*found).into(), (*wanted).into())?;
+            }
+            let stored = |at: u64| (offset..offset + len as u64).contains(&at);
+            all_are::<B>(&at, here, "a word where bytes were stored", |word| {
+                let bytes = [0, 1, 2, 3, 4, 5, 6, 7].map(|n| word + n);
+                let bytes = bytes.map(|at| if stored(at) { byte(at) } else { 0 });
+                u64::from_ne_bytes(bytes)
+            })?;
+            untouched::<B>(&at, &[below, above])?;
+        }
+        Ok(())
+    })
+}
+
+/// Bulk stores that share their first and last word with those of another CPU.
+fn bytes_beside<B: Bed>(bed: &B) -> Result<(), Broken> {
+    let at = bed.machine();
+    let [_, here, _] = some::<B>(&at);
+    let board = Board::<On<B>>::of(&at);
+    // The first has bytes 8 to 12, the other one the rest of that word, and more where it is kept.
+    let len = if On::<B>::ONE_WORD { 3 } else { 20 };
+    let parts = [(8, 5), (13, len)];
+    bed.run(&at, 2, &|cpu| {
+        let (offset, len) = parts[cpu as usize];
+        for n in 1..=200_u8 {
+            board.meet(2, 2 * u64::from(n) - 1)?;
+            On::<B>::write_bytes(&at, here, offset, &[n; 20][..len]);
+            board.meet(2, 2 * u64::from(n))?;
+            let mut read = [0; 20];
+            On::<B>::read_bytes(&at, here, offset, &mut read[..len]);
+            for found in &read[..len] {
+                same(
+                    "a byte of a word that two stored to",
+                    (*found).into(),
+                    n.into(),
+                )?;
+            }
         }
         Ok(())
     })

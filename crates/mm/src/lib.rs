@@ -60,6 +60,7 @@ pub use base::huge_size::HugeSize;
 pub use base::policy::{NodeMask, Policy, PolicyMode};
 pub use base::vma_lock_ops::{OwnLock, VmaLockOps, Word, Words};
 pub use boot::Running;
+pub use call::file_copy::FrameBytes;
 pub use call::handle::MmHandle;
 pub use call::kernel_pages::{Gfp, KernelPages, MAX_PAGE_ORDER};
 pub use call::madvise::Advice;

@@ -86,6 +86,8 @@ const SEEN: &[(Defect, &[&str])] = &[
     (Defect::ClearShort, &["clear"]),
     (Defect::CopyShort, &["copy"]),
     (Defect::MergeLoses, &["merge"]),
+    (Defect::BytesShort, &["bytes"]),
+    (Defect::BytesWide, &["bytes-beside"]),
     (
         Defect::FlushLost,
         &[

@@ -3,6 +3,7 @@
 mod bytes;
 mod embedding;
 mod file;
+mod file_copy;
 mod grace;
 mod holes;
 mod interrupts;
