@@ -11,8 +11,10 @@
 
 use core::fmt;
 use core::ops::Range;
+use core::slice;
 
 use minflt_addr::{Pfn, VirtRange};
+use minflt_pgtable::bytes::{read_by_words, whole_words, write_by_words};
 use minflt_pgtable::{Facts, Mmu, SpaceId, Tlb, X86_64};
 use minflt_sync::lockdep::might_sleep;
 use minflt_sync::prim::AtomicU64;
@@ -23,6 +25,7 @@ use crate::arch::exit::{Verdict, exit};
 use crate::arch::paging::{self, PAGE};
 use crate::arch::serial::last_words;
 use crate::arch::{clock, interrupt};
+use crate::frames::Ranges;
 use crate::options::Control;
 use crate::sched;
 use crate::shared::{Once, StaticWord};
@@ -42,10 +45,12 @@ pub(crate) struct Kernel;
 /// RAM of the machine.
 ///
 /// # Invariants
-/// The RAM is whole frames in the direct map that nobody else uses; it was zeroed.
+/// The ranges are whole frames in the direct map that nobody else uses; they were zeroed. `ram` is
+/// their span.
 #[derive(Debug)]
 pub(crate) struct Pc {
     ram: Range<u64>,
+    ranges: Ranges,
 }
 
 /// The clock's counts per second.
@@ -97,15 +102,27 @@ impl Pc {
     ///
     /// # Safety
     /// 1. The range is whole frames of zeroed RAM in the direct map that nobody else uses, ever.
-    pub(crate) const unsafe fn new(ram: Range<u64>) -> Self {
-        // INVARIANT: the caller's promise.
-        Self { ram }
+    pub(crate) unsafe fn new(ram: Range<u64>) -> Self {
+        // SAFETY: (1) the caller's promise.
+        unsafe { Self::of(Ranges::one(ram)) }
     }
 
-    /// The bytes of `pfn`.
+    /// A machine with all RAM of these ranges.
+    ///
+    /// # Safety
+    /// 1. They are zeroed RAM in the direct map that nobody else uses, ever.
+    pub(crate) unsafe fn of(ranges: Ranges) -> Self {
+        // INVARIANT: the caller's promise.
+        Self {
+            ram: ranges.span(),
+            ranges,
+        }
+    }
+
+    /// The bytes of `pfn`. A frame of a hole is not in the direct map: a touch ends the kernel.
     ///
     /// # Panics
-    /// If the machine has no such frame.
+    /// If the frame lies outside of all RAM.
     #[inline(always)]
     fn frame(&self, pfn: Pfn) -> *mut u8 {
         let phys = pfn.phys(X86_64::SHIFT).0;
@@ -126,6 +143,24 @@ impl Pc {
     }
 }
 
+impl Pc {
+    /// The words of `len` bytes from `offset` on, whole ones of `pfn`, as a program sees them.
+    fn words(&self, pfn: Pfn, offset: u64, len: usize) -> &[AtomicU64] {
+        if len == 0 {
+            return &[];
+        }
+        let end = offset + len as u64;
+        assert!(
+            end <= PAGE && offset.is_multiple_of(8) && end.is_multiple_of(8),
+            "user words are of one page"
+        );
+        // SAFETY: (1) within the frame.
+        let first = unsafe { self.frame(pfn).add(offset as usize) };
+        // SAFETY: (1) aligned words of the frame, which stays as long as the machine.
+        unsafe { slice::from_raw_parts(first.cast(), len / 8) }
+    }
+}
+
 impl Instance for Pc {
     fn ram(&self) -> Ram {
         Ram {
@@ -136,6 +171,10 @@ impl Instance for Pc {
 
     fn ram_phys(&self) -> u64 {
         self.ram.start
+    }
+
+    fn memory_ranges(&self, each: &mut dyn FnMut(Range<u64>)) {
+        self.ranges.as_slice().iter().cloned().for_each(each);
     }
 
     fn cpus(&self) -> u32 {
@@ -300,6 +339,32 @@ unsafe impl Mmu for Kernel {
         let _old = at
             .word(pfn, offset)
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, merge);
+    }
+
+    fn read_bytes(at: &Pc, pfn: Pfn, offset: u64, to: &mut [u8]) {
+        let (head, whole) = whole_words(offset, to.len());
+        let (head, rest) = to.split_at_mut(head);
+        let (whole, tail) = rest.split_at_mut(whole);
+        read_by_words::<Self>(at, pfn, offset, head);
+        let offset = offset + head.len() as u64;
+        let words = at.words(pfn, offset, whole.len());
+        for (to, word) in whole.as_chunks_mut().0.iter_mut().zip(words) {
+            *to = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        read_by_words::<Self>(at, pfn, offset + whole.len() as u64, tail);
+    }
+
+    fn write_bytes(at: &Pc, pfn: Pfn, offset: u64, from: &[u8]) {
+        let (head, whole) = whole_words(offset, from.len());
+        let (head, rest) = from.split_at(head);
+        let (whole, tail) = rest.split_at(whole);
+        write_by_words::<Self>(at, pfn, offset, head);
+        let offset = offset + head.len() as u64;
+        let words = at.words(pfn, offset, whole.len());
+        for (from, word) in whole.as_chunks().0.iter().zip(words) {
+            word.store(u64::from_ne_bytes(*from), Ordering::Relaxed);
+        }
+        write_by_words::<Self>(at, pfn, offset + whole.len() as u64, tail);
     }
 
     fn copy_in_use(at: &Pc, to: Pfn, from: Pfn) {

@@ -4,6 +4,7 @@
 #![no_main]
 
 mod acpi;
+mod all_frames;
 mod arch;
 mod boot_cpu;
 mod calls;
@@ -26,7 +27,6 @@ mod task;
 mod user;
 mod words;
 
-use core::ops::Range;
 use core::panic::PanicInfo;
 
 use minflt_mm::{Era, Running, Swap, System};
@@ -38,6 +38,7 @@ use arch::exit::{Verdict, exit};
 use arch::pvh::BootInfo;
 use arch::serial::{Serial, last_words, say};
 use arch::{clock, kernel_map, smp};
+use frames::Ranges;
 use machine::{Kernel, Pc};
 use options::{Options, Run, has_program};
 use shared::Once;
@@ -92,7 +93,8 @@ extern "C" fn kmain(start_info: u64) -> ! {
     let good = match options.run {
         Run::Smoke { canary } => {
             user::files::init(&[]);
-            smoke::run(start_system(ram, &options), canary)
+            let sys = start_system(ram, &options);
+            all_frames::check(sys) & smoke::run(sys, canary)
         }
         Run::Program { path, arguments } => {
             let sys = start_system(ram, &options);
@@ -103,7 +105,7 @@ extern "C" fn kmain(start_info: u64) -> ! {
         }
         Run::Conformance => {
             // SAFETY: (1) as above.
-            unsafe { conformance::run(ram, options.era) }
+            unsafe { conformance::run(ram.as_slice()[0].clone(), options.era) }
         }
     };
     let what = match options.run {
@@ -129,9 +131,9 @@ fn system() -> Option<&'static System<Kernel>> {
 }
 
 /// Hands the machine with this RAM, all that is left, to `minflt-mm`.
-fn start_system(ram: Range<u64>, options: &Options<'_>) -> &'static System<Kernel> {
+fn start_system(ram: Ranges, options: &Options<'_>) -> &'static System<Kernel> {
     // SAFETY: (1) taken and zeroed by `take_all`, and mapped by `kernel_map`.
-    let machine = unsafe { Pc::new(ram) };
+    let machine = unsafe { Pc::of(ram) };
     match System::boot_with_swap(
         machine,
         options.era.config,
@@ -148,13 +150,13 @@ fn start_system(ram: Range<u64>, options: &Options<'_>) -> &'static System<Kerne
     }
 }
 
-fn print_machine(ram: &Range<u64>, era: &Era) {
+fn print_machine(ram: &Ranges, era: &Era) {
     let cpus = machine::cpus();
     let s = if cpus == 1 { "" } else { "s" };
     say!(
         "minflt: machine: {cpus} CPU{s}, {} MiB of RAM from {:#x} on, {}{}",
-        (ram.end - ram.start) >> 20,
-        ram.start,
+        ram.bytes() >> 20,
+        ram.span().start,
         X86_64::NAME,
         if Kernel::CHECKED {
             ", locks checked"
@@ -162,6 +164,9 @@ fn print_machine(ram: &Range<u64>, era: &Era) {
             ""
         }
     );
+    for hole in ram.as_slice().windows(2) {
+        say!("minflt: hole: {:#x} to {:#x}", hole[0].end, hole[1].start);
+    }
     say!("minflt: era {}: {}", era.name, era.idea);
 }
 

@@ -164,7 +164,7 @@ pub(crate) fn balances(sys: &System<Kernel>) -> bool {
         Ok(ledger) => {
             say!(
                 "ledger: {} frames: {} free, {} reserved, {} of slabs, {} tables, {} anonymous",
-                ledger.total,
+                ledger.total - ledger.absent,
                 ledger.free,
                 ledger.reserved,
                 ledger.slab,

@@ -43,6 +43,7 @@ fn the_kernel_boots_in_every_era() {
     a_wrong_expectation_fails(&kernel);
     an_unknown_era_fails(&kernel);
     little_memory_is_no_violation(&kernel);
+    memory_above_a_hole_is_used(&kernel);
 }
 
 /// The suite for machines: real interrupts, real shootdowns, translations of real TLBs.
@@ -52,10 +53,10 @@ fn the_kernel_is_a_sound_machine() {
     let Some(kernel) = Kernel::build() else {
         return;
     };
-    for (cpus, kept) in [(1, 10), (2, 31), (4, 33)] {
+    for (cpus, kept) in [(1, 12), (2, 34), (4, 36)] {
         let boot = kernel.boot_on(cpus, "conformance", "256M");
         assert_eq!(boot.status, Some(0), "{cpus} CPUs: {}", boot.text);
-        let skipped = 33 - kept;
+        let skipped = 36 - kept;
         let counts = format!("conformance: {kept} kept, 0 broken, {skipped} skipped");
         assert!(
             boot.lines().any(|line| line == counts),
@@ -239,6 +240,26 @@ fn little_memory_is_no_violation(kernel: &Kernel) {
         boot.text
     );
     assert!(boot.balances(), "{}", boot.text);
+}
+
+/// The machine has 2 GiB below its hole, and 1 GiB from 4 GiB on.
+fn memory_above_a_hole_is_used(kernel: &Kernel) {
+    let boot = kernel.boot("", "3G");
+    assert_eq!(boot.status, Some(0), "{}", boot.text);
+    assert!(boot.balances(), "{}", boot.text);
+    let hole = boot.lines().find(|line| line.starts_with("minflt: hole: "));
+    let to_4_gib = hole.is_some_and(|hole| hole.ends_with(" to 0x100000000"));
+    assert!(to_4_gib, "{}", boot.text);
+    let large = boot.lines().find_map(|line| {
+        let (mib, highest) = line
+            .strip_prefix("memory: ")?
+            .split_once(" MiB in large runs, up to frame ")?;
+        Some((mib.parse::<u64>().ok()?, highest.parse::<u64>().ok()?))
+    });
+    // The last run ends where memory does.
+    let (mib, highest) = large.expect("a line about all frames");
+    assert!(mib > 2900, "{}", boot.text);
+    assert_eq!(highest, ((5 << 30) - (4 << 20)) >> 12, "{}", boot.text);
 }
 
 /// The built image.

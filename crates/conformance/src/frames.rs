@@ -7,13 +7,19 @@ use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::Instance;
 
 /// What is checked here.
-pub(crate) const fn checks<B: Bed>() -> [Check<B>; 6] {
+pub(crate) const fn checks<B: Bed>() -> [Check<B>; 9] {
     [
         Check::new(
             1,
             "layout",
             "memory is zero, aligned, and one frame behind the other",
             layout,
+        ),
+        Check::new(
+            1,
+            "ranges",
+            "what is said to be memory is pages that keep what is stored",
+            ranges,
         ),
         Check::new(
             1,
@@ -24,6 +30,18 @@ pub(crate) const fn checks<B: Bed>() -> [Check<B>; 6] {
         Check::new(1, "words", "a store touches the word named", words),
         Check::new(1, "clear", "a cleared frame is zero, and no other", clear),
         Check::new(1, "copy", "a copy is equal to the last word", copy),
+        Check::new(
+            1,
+            "bytes",
+            "a bulk copy is of the bytes named, and no others",
+            bytes,
+        ),
+        Check::new(
+            2,
+            "bytes-beside",
+            "a bulk store leaves the other bytes of its first and last word",
+            bytes_beside,
+        ),
         Check::new(2, "merge", "a store of some bytes leaves the others", merge),
     ]
 }
@@ -53,7 +71,7 @@ fn offsets<B: Bed>() -> [u64; 3] {
 fn layout<B: Bed>(bed: &B) -> Result<(), Broken> {
     let at = bed.machine();
     let ram = at.ram();
-    let bytes = ram.bytes as u64;
+    let bytes = first_range::<B>(&at);
     ensure("bytes of memory", bytes, RAM_BYTES, bytes >= RAM_BYTES)?;
     let page = page::<B>();
     same("bytes beyond the last whole page", bytes % page, 0)?;
@@ -83,6 +101,50 @@ fn layout<B: Bed>(bed: &B) -> Result<(), Broken> {
                 0,
             )?;
         }
+    }
+    Ok(())
+}
+
+/// Bytes up to the first hole.
+fn first_range<B: Bed>(at: &At<B>) -> u64 {
+    let mut first = None;
+    at.memory_ranges(&mut |range| first = first.or(Some(range.end - range.start)));
+    first.unwrap_or(0)
+}
+
+/// The ranges of memory are whole pages behind each other, the first at the start of RAM; each has
+/// memory from its first frame to its last.
+fn ranges<B: Bed>(bed: &B) -> Result<(), Broken> {
+    let at = bed.machine();
+    let (page, start) = (page::<B>(), at.ram_phys());
+    let end = start + at.ram().bytes as u64;
+    let (mut before, mut result) = (None, Ok(()));
+    at.memory_ranges(&mut |range| {
+        let follows = before.map_or(range.start == start, |before| range.start > before);
+        before = Some(range.end);
+        let examined = ensure("where a range begins", range.start, start, follows)
+            .and_then(|()| same("bytes before its first page", range.start % page, 0))
+            .and_then(|()| same("bytes behind its last page", range.end % page, 0))
+            .and_then(|()| ensure("where it ends", range.end, end, range.end <= end))
+            .and_then(|()| bed.alone(&at, || keeps::<B>(&at, range.start, range.end)));
+        result = result.and(examined);
+    });
+    result?;
+    ensure("ranges of memory", 0, 1, before.is_some())
+}
+
+/// The first and the last frame of a range are different memory, which keeps what is stored.
+fn keeps<B: Bed>(at: &At<B>, start: u64, end: u64) -> Result<(), Broken> {
+    let shift = <On<B> as Mmu>::Paging::shift();
+    let both = [start >> shift, (end >> shift) - 1].map(Pfn);
+    for pfn in both {
+        same("a word of unused memory", On::<B>::user_load(at, pfn, 0), 0)?;
+        On::<B>::user_store(at, pfn, 0, pfn.0 + 1);
+    }
+    for pfn in both {
+        let found = On::<B>::user_load(at, pfn, 0);
+        same("what was stored at an end of a range", found, pfn.0 + 1)?;
+        On::<B>::user_store(at, pfn, 0, 0);
     }
     Ok(())
 }
@@ -236,6 +298,82 @@ fn merge<B: Bed>(bed: &B) -> Result<(), Broken> {
             On::<B>::user_merge(&at, here, offset, n << shift, mask);
             board.meet(2, 2 * n)?;
             same("this CPU's bytes of a word that two stored to", mine(), n)?;
+        }
+        Ok(())
+    })
+}
+
+/// Byte `at` of what bulk stores store.
+const fn byte(at: u64) -> u8 {
+    (at * 7 + at / 251 + 1) as u8
+}
+
+/// Bulk loads and stores at odd offsets and of odd lengths, to the end of the page and across many
+/// words, where the machine keeps them.
+fn bytes<B: Bed>(bed: &B) -> Result<(), Broken> {
+    const MOST: usize = 300;
+    let at = bed.machine();
+    let [below, here, above] = some::<B>(&at);
+    let end = page::<B>();
+    bed.alone(&at, || {
+        for (offset, len) in [
+            (0, 8),
+            (3, 4),
+            (16, 1),
+            (5, MOST),
+            (64, 256),
+            (end - 299, 299),
+            (end - 8, 8),
+        ] {
+            if On::<B>::ONE_WORD && offset % 8 + len as u64 > 8 {
+                continue;
+            }
+            On::<B>::clear(&at, here);
+            let mut buffer = [0; MOST];
+            (offset..)
+                .zip(&mut buffer)
+                .for_each(|(at, it)| *it = byte(at));
+            On::<B>::write_bytes(&at, here, offset, &buffer[..len]);
+            let mut read = [0; MOST];
+            On::<B>::read_bytes(&at, here, offset, &mut read[..len]);
+            for (found, wanted) in read.iter().zip(&buffer[..len]) {
+                same("a byte that was stored", (*found).into(), (*wanted).into())?;
+            }
+            let stored = |at: u64| (offset..offset + len as u64).contains(&at);
+            all_are::<B>(&at, here, "a word where bytes were stored", |word| {
+                let bytes = [0, 1, 2, 3, 4, 5, 6, 7].map(|n| word + n);
+                let bytes = bytes.map(|at| if stored(at) { byte(at) } else { 0 });
+                u64::from_ne_bytes(bytes)
+            })?;
+            untouched::<B>(&at, &[below, above])?;
+        }
+        Ok(())
+    })
+}
+
+/// Bulk stores that share their first and last word with those of another CPU.
+fn bytes_beside<B: Bed>(bed: &B) -> Result<(), Broken> {
+    let at = bed.machine();
+    let [_, here, _] = some::<B>(&at);
+    let board = Board::<On<B>>::of(&at);
+    // The first has bytes 8 to 12, the other one the rest of that word, and more where it is kept.
+    let len = if On::<B>::ONE_WORD { 3 } else { 20 };
+    let parts = [(8, 5), (13, len)];
+    bed.run(&at, 2, &|cpu| {
+        let (offset, len) = parts[cpu as usize];
+        for n in 1..=200_u8 {
+            board.meet(2, 2 * u64::from(n) - 1)?;
+            On::<B>::write_bytes(&at, here, offset, &[n; 20][..len]);
+            board.meet(2, 2 * u64::from(n))?;
+            let mut read = [0; 20];
+            On::<B>::read_bytes(&at, here, offset, &mut read[..len]);
+            for found in &read[..len] {
+                same(
+                    "a byte of a word that two stored to",
+                    (*found).into(),
+                    n.into(),
+                )?;
+            }
         }
         Ok(())
     })

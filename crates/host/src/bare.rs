@@ -172,6 +172,14 @@ macro_rules! memory_as_the_base {
             Base::<P>::user_merge(at, pfn, offset, value, mask);
         }
 
+        fn read_bytes(at: &HostInstance, pfn: Pfn, offset: u64, to: &mut [u8]) {
+            Base::<P>::read_bytes(at, pfn, offset, to);
+        }
+
+        fn write_bytes(at: &HostInstance, pfn: Pfn, offset: u64, from: &[u8]) {
+            Base::<P>::write_bytes(at, pfn, offset, from);
+        }
+
         fn copy_in_use(at: &HostInstance, to: Pfn, from: Pfn) {
             Base::<P>::copy_in_use(at, to, from);
         }

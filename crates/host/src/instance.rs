@@ -8,6 +8,7 @@ use crate::ram::{Prefault, RamError, Region};
 use crate::watchdog::Watchdog;
 use core::fmt;
 use core::marker::PhantomData;
+use core::ops::Range;
 use core::ptr::NonNull;
 use minflt_pgtable::{Tlb, X86_64};
 use minflt_sync::lockdep::might_sleep;
@@ -37,6 +38,8 @@ pub struct HostInstance {
     nodes: u32,
     /// A row for each node, or none where all others are equally far.
     distances: Vec<u32>,
+    /// Parts of the RAM that are no memory, in bytes, ascending.
+    holes: Vec<Range<u64>>,
     pub(crate) watchdog: Watchdog,
 }
 
@@ -106,6 +109,7 @@ impl HostInstance {
             shared,
             nodes: 1,
             distances: Vec::new(),
+            holes: Vec::new(),
             watchdog: Watchdog::new(),
         };
         for context in &instance.shared().contexts {
@@ -142,6 +146,24 @@ impl HostInstance {
         assert_eq!(rows.len(), nodes * nodes, "{nodes} nodes need as many rows");
         let mut machine = self;
         machine.distances = rows.to_vec();
+        machine
+    }
+
+    /// The same with holes in its RAM: ascending ranges of bytes from its start, apart from each
+    /// other. A touch of one ends the process.
+    ///
+    /// # Panics
+    /// If one is not whole pages of the RAM, the first begins with it, or the host refuses.
+    #[must_use]
+    pub fn with_holes(self, holes: &[Range<u64>]) -> Self {
+        let mut machine = self;
+        let mut before = 0;
+        for hole in holes {
+            assert!(before < hole.start, "{holes:?}: no memory before {hole:?}");
+            before = hole.end;
+            machine.shared().ram.make_hole(hole);
+        }
+        machine.holes = holes.to_vec();
         machine
     }
 
@@ -236,6 +258,18 @@ impl Instance for HostInstance {
         Ram {
             base: self.shared().ram.base(),
             bytes: self.shared().ram.bytes(),
+        }
+    }
+
+    fn memory_ranges(&self, each: &mut dyn FnMut(Range<u64>)) {
+        let mut start = 0;
+        for hole in &self.holes {
+            each(start..hole.start);
+            start = hole.end;
+        }
+        let end = self.ram().bytes as u64;
+        if start < end {
+            each(start..end);
         }
     }
 

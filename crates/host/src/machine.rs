@@ -6,6 +6,7 @@ use crate::ram::BEHIND;
 use core::fmt;
 use core::marker::PhantomData;
 use minflt_addr::{Pfn, VirtRange};
+use minflt_pgtable::bytes::{read_by_words, whole_words, write_by_words};
 use minflt_pgtable::{Mmu, Paging, SpaceId, Tlb};
 use minflt_sync::prim::AtomicU64;
 use minflt_sync::{CpuMask, Cx, Irq, Job, Machine, Ordering, TaskId, Word};
@@ -245,6 +246,34 @@ unsafe impl<P: Paging, const CHECKED: bool> Mmu for Host<P, CHECKED> {
             word::<P>(at, pfn, offset).fetch_update(Ordering::Relaxed, Ordering::Relaxed, merge);
     }
 
+    fn read_bytes(at: &HostInstance, pfn: Pfn, offset: u64, to: &mut [u8]) {
+        let (head, whole) = whole_words(offset, to.len());
+        let (head, rest) = to.split_at_mut(head);
+        let (whole, tail) = rest.split_at_mut(whole);
+        read_by_words::<Self>(at, pfn, offset, head);
+        let offset = offset + head.len() as u64;
+        let words = &words::<P>(at, pfn)[offset as usize / 8..];
+        assert!(whole.len() <= 8 * words.len(), "bytes of one page");
+        for (to, word) in whole.as_chunks_mut().0.iter_mut().zip(words) {
+            *to = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        read_by_words::<Self>(at, pfn, offset + whole.len() as u64, tail);
+    }
+
+    fn write_bytes(at: &HostInstance, pfn: Pfn, offset: u64, from: &[u8]) {
+        let (head, whole) = whole_words(offset, from.len());
+        let (head, rest) = from.split_at(head);
+        let (whole, tail) = rest.split_at(whole);
+        write_by_words::<Self>(at, pfn, offset, head);
+        let offset = offset + head.len() as u64;
+        let words = &words::<P>(at, pfn)[offset as usize / 8..];
+        assert!(whole.len() <= 8 * words.len(), "bytes of one page");
+        for (from, word) in whole.as_chunks().0.iter().zip(words) {
+            word.store(u64::from_ne_bytes(*from), Ordering::Relaxed);
+        }
+        write_by_words::<Self>(at, pfn, offset + whole.len() as u64, tail);
+    }
+
     fn copy_in_use(at: &HostInstance, to: Pfn, from: Pfn) {
         for offset in (0..P::page()).step_by(8) {
             Self::user_store(at, to, offset, Self::user_load(at, from, offset));
@@ -306,6 +335,14 @@ fn word<P: Paging>(at: &HostInstance, pfn: Pfn, offset: u64) -> &AtomicU64 {
     // SAFETY: 8 bytes within the page, aligned; they live as long as the instance. User words are
     // touched by atomics while the frame is mapped, and by plain stores while one owner has it.
     unsafe { AtomicU64::from_ptr(word.cast()) }
+}
+
+/// The words of frame `pfn`, as user code sees them.
+#[inline]
+fn words<P: Paging>(at: &HostInstance, pfn: Pfn) -> &[AtomicU64] {
+    let page = frame::<P>(at, pfn).cast::<AtomicU64>();
+    // SAFETY: as of `word`, for all words of the page.
+    unsafe { core::slice::from_raw_parts(page, P::page() as usize / 8) }
 }
 
 /// Asks for the lines of `len` bytes from `at` on.

@@ -1,6 +1,7 @@
 //! The instance's memory: one region of the process, aligned as large pages need it.
 
 use core::fmt;
+use core::ops::Range;
 use core::ptr::NonNull;
 use std::io;
 
@@ -177,6 +178,32 @@ impl Region {
             unsafe { page.write_volatile(0) };
         }
         Ok(())
+    }
+}
+
+impl Region {
+    /// Takes the bytes of a range away: who touches them from now on ends the process.
+    ///
+    /// # Panics
+    /// If they are not whole pages of the region, or the host refuses.
+    pub(crate) fn make_hole(&self, range: &Range<u64>) {
+        let page = |at: u64| at.is_multiple_of(4096);
+        let inside = range.start < range.end && range.end <= self.bytes as u64;
+        assert!(
+            inside && page(range.start) && page(range.end),
+            "{range:?} is no hole"
+        );
+        // SAFETY: within the region, as checked.
+        let at = unsafe { self.base.add(range.start as usize) };
+        let len = (range.end - range.start) as usize;
+        // SAFETY: whole pages of a live mapping of ours; that nothing may touch them is the point.
+        let result = unsafe { libc::mprotect(at.as_ptr().cast(), len, libc::PROT_NONE) };
+        assert_eq!(
+            result,
+            0,
+            "the host refuses: {}",
+            io::Error::last_os_error()
+        );
     }
 }
 

@@ -25,7 +25,7 @@ use crate::pages::segments::Segments;
 use crate::system::System;
 use crate::system::{CpuArea, VMAS};
 use core::mem::ManuallyDrop;
-use core::ops::Deref;
+use core::ops::{Deref, Range};
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, PhysAddr};
 use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging};
@@ -80,6 +80,75 @@ impl Carve {
     }
 }
 
+/// What the machine says of its memory, in frames.
+struct MemoryMap {
+    /// From the first to the last, holes included.
+    len: u64,
+    /// Those before the first hole.
+    first: u64,
+    /// In bytes.
+    first_bytes: u64,
+    /// Those that are memory.
+    present: u64,
+}
+
+impl MemoryMap {
+    fn of<M: Mmu>(at: &M::Instance) -> Result<Self, BootError> {
+        let (page, start) = (M::Paging::page(), at.ram_phys());
+        let end = start + at.ram().bytes as u64;
+        let (mut before, mut bad) = (start, None);
+        let (mut first_bytes, mut present) = (0, 0);
+        at.memory_ranges(&mut |range| {
+            let is_first = present == 0;
+            let follows = match is_first {
+                true => range.start == start,
+                false => range.start > before,
+            };
+            // What RAM has beyond its last whole page is nobody's.
+            let whole = range.start.is_multiple_of(page)
+                && (range.end.is_multiple_of(page) || range.end == end);
+            let (Range { start, end }, inside) = (range.clone(), range.end <= end);
+            if !follows || !whole || !inside || range.is_empty() {
+                bad = bad.or(Some(BootError::BadRange { start, end }));
+                return;
+            }
+            let frames = (end - start) / page;
+            if is_first {
+                first_bytes = end - start;
+            }
+            present += frames;
+            before = end;
+        });
+        let len = at.ram().bytes as u64 / page;
+        let map = Self {
+            len,
+            first: first_bytes / page,
+            first_bytes,
+            present,
+        };
+        bad.map_or(Ok(map), Err)
+    }
+
+    const fn absent(&self) -> u64 {
+        self.len - self.present
+    }
+
+    /// Says so to the descriptors of the frames in holes.
+    fn mark_holes<M: Mmu>(&self, at: &M::Instance, table: &FrameTable<M>) {
+        if self.absent() == 0 {
+            return;
+        }
+        let end = table.first().0 + self.len;
+        let mut before = table.first().0;
+        at.memory_ranges(&mut |range| {
+            let [start, stop] = [range.start, range.end].map(|phys| phys >> M::Paging::shift());
+            table.set_hole(before..start, &(start..stop));
+            before = stop;
+        });
+        table.set_hole(before..end, &(end..end));
+    }
+}
+
 impl<M: Mmu> System<M> {
     /// Starts a system on a machine whose memory is zeroed.
     ///
@@ -105,16 +174,21 @@ impl<M: Mmu> System<M> {
             return Err(BootError::TooManyNodes(at.nodes()));
         }
         let ram = at.ram();
-        let has = ram.bytes as u64;
+        let map = MemoryMap::of::<M>(&at)?;
+        if map.absent() > 0 && swap.bytes_at_least(1) > 0 {
+            return Err(BootError::SwapAmongHoles);
+        }
+        // Of the part that the system lies in.
+        let has = map.first_bytes;
         let base = NonNull::new(ram.base).ok_or(BootError::TooSmall { has: 0, needs: 1 })?;
         // INVARIANT: 1: the machine gives its memory to this system, zeroed.
         let mut carve = Carve {
             base,
             used: 0,
-            bytes: ram.bytes,
+            bytes: has as usize,
         };
         let nodes = u64::from(at.nodes());
-        let built = Self::build(&mut carve, at, config, swap);
+        let built = Self::build(&mut carve, at, config, swap, &map);
         let used = carve.used as u64;
         let needs = used + 16 * M::Paging::page() + swap.bytes_at_least(nodes);
         match built {
@@ -155,15 +229,24 @@ impl<M: Mmu> System<M> {
         Ok(Config { exchange, ..config })
     }
 
+    fn exchanges_of(config: &Config) -> Exchanges {
+        match config.exchange {
+            _ if config.lacks::<M>(NegativeControl::HalfWidthExchange) => Exchanges::HalfWidth,
+            ExchangeBy::Native => Exchanges::Native,
+            ExchangeBy::Emulated => Exchanges::Emulated,
+        }
+    }
+
     fn build(
         carve: &mut Carve,
         at: M::Instance,
         config: Config,
         swap: Swap<M>,
+        map: &MemoryMap,
     ) -> Option<NonNull<Self>> {
         let (cpus, nodes) = (at.cpus(), at.nodes());
         let first = PhysAddr(at.ram_phys()).pfn(M::Paging::shift());
-        let len = carve.bytes as u64 >> M::Paging::shift();
+        let len = map.len;
         let place = carve.cut(size_of::<Self>());
         let magazines = [(); 15].map(|()| carve.per_cpu(cpus, |_| Magazine::new()));
         let areas = carve.per_cpu(cpus, |_| CpuArea::new());
@@ -184,26 +267,24 @@ impl<M: Mmu> System<M> {
         // SAFETY: 1: cut off just now, aligned to 128, kept with the system; zeros are descriptors
         // of free frames. 2: the table has it alone.
         let table = FrameTable::new(unsafe { Array::new(table?.cast(), len) }, first);
+        map.mark_holes::<M>(&at, &table);
         // SAFETY: 1: cut off just now, zeroed, and kept with the system.
         let swap = unsafe { SwapArea::new(words?.cast(), swap, &table, nodes, reserved) }?;
         let kept = swap.frames() / u64::from(nodes);
-        let pages = len.saturating_sub(reserved + swap.frames());
-        let zone = |node| Frames::zone(&table, node, nodes, reserved, kept);
+        let pages = map.present.saturating_sub(reserved + swap.frames());
+        let zone = |node| Frames::zone(&table, (node, nodes), (reserved, kept), map.first);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
         let [slabs @ .., region, lock, own] = magazines;
         let [slabs @ .., cache, cache_node, link, segment] = slabs;
         let [node, vma, attr, mm, anon, chain, uffd, waiter] = slabs;
         let pools = Pools::of_all_sizes(pages, pools)?;
+        let unused = (&swap, map.absent());
         let system = Self {
             at,
             config,
-            exchanges: match config.exchange {
-                _ if config.lacks::<M>(NegativeControl::HalfWidthExchange) => Exchanges::HalfWidth,
-                ExchangeBy::Native => Exchanges::Native,
-                ExchangeBy::Emulated => Exchanges::Emulated,
-            },
-            frames: Frames::new(table, zones, lists?, nodes, cpus, &swap, pools),
+            exchanges: Self::exchanges_of(&config),
+            frames: Frames::new(table, zones, lists?, nodes, cpus, unused, pools),
             cpus: areas?,
             srcu: Srcu::new(readers?),
             nodes: Slab::new(0, node?, Pages::Leave),
@@ -228,6 +309,7 @@ impl<M: Mmu> System<M> {
             numa: Numa::new(rates?),
             shm: Segments::new(segment?, &config),
             huge: Huge::new(mutexes?, cpus, [region?, lock?, own?]),
+            absent: map.absent(),
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.

@@ -58,6 +58,8 @@ pub struct Mm<M: Mmu> {
     pub(crate) hinted: Apart,
     /// When and where balancing goes on, and what came of it.
     pub(crate) balance: Balance<M>,
+    /// Where the stack began at exec, 0 where nobody said so. Only shown.
+    pub(crate) start_stack: Atomic<u64, M>,
 }
 
 impl<M: Mmu> SlabObject for Mm<M> {}

@@ -70,6 +70,8 @@ pub struct System<M: Mmu> {
     pub(crate) numa: Numa<M>,
     pub(crate) shm: Segments<M>,
     pub(crate) huge: Huge<M>,
+    /// Frames that are no memory.
+    pub(crate) absent: u64,
 }
 
 /// What each CPU has of its own.
@@ -123,7 +125,7 @@ impl<M: Mmu> System<M> {
             .sum()
     }
 
-    /// Frames of the machine.
+    /// Frames of the machine, those in holes included.
     #[must_use]
     pub const fn total_frames(&self) -> u64 {
         self.frames.table.len()
@@ -165,7 +167,7 @@ impl<M: Mmu> System<M> {
 
     /// Frames that are not the system's own. Linux: `totalram_pages`.
     pub(crate) fn usable_frames(&self) -> u64 {
-        let kept = self.reserved + self.swap.frames();
+        let kept = self.reserved + self.swap.frames() + self.absent;
         self.total_frames().saturating_sub(kept)
     }
 

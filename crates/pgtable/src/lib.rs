@@ -2,6 +2,7 @@
 //! took out.
 #![no_std]
 
+pub mod bytes;
 pub mod entry;
 pub mod format;
 pub mod gather;

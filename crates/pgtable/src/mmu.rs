@@ -1,5 +1,6 @@
 //! The MMU interface: what page tables and page contents need of a machine, beyond `Machine`.
 
+use crate::bytes;
 use crate::paging::{Feature, Paging};
 use crate::tlb::Tlb;
 use minflt_addr::{Pfn, VirtRange};
@@ -104,6 +105,21 @@ pub unsafe trait Mmu: Machine {
     fn user_merge(at: &Self::Instance, pfn: Pfn, offset: u64, value: u64, mask: u64) {
         let kept = Self::user_load(at, pfn, offset) & !mask;
         Self::user_store(at, pfn, offset, kept | (value & mask));
+    }
+
+    /// Loads `to.len()` bytes from `offset` on of a user frame, within it. Bytes of one word are
+    /// loaded at once; others may store to the frame meanwhile. Never a scheduling point.
+    #[inline]
+    fn read_bytes(at: &Self::Instance, pfn: Pfn, offset: u64, to: &mut [u8]) {
+        bytes::read_by_words::<Self>(at, pfn, offset, to);
+    }
+
+    /// Stores the bytes of `from` from `offset` on of a user frame, within it. Bytes of one word
+    /// are stored at once, and its other bytes are unchanged, as by [`Mmu::user_merge`]. Never a
+    /// scheduling point.
+    #[inline]
+    fn write_bytes(at: &Self::Instance, pfn: Pfn, offset: u64, from: &[u8]) {
+        bytes::write_by_words::<Self>(at, pfn, offset, from);
     }
 
     /// Copies a user frame to which others may store meanwhile: of what they do, any part is seen.

@@ -29,6 +29,7 @@ use crate::phase::Phase;
 use crate::prim::{self, Ordering};
 use crate::word::{Rmw, Word};
 use core::fmt;
+use core::ops::Range;
 
 /// What an access does to a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -379,6 +380,20 @@ pub trait Instance: Send + Sync + fmt::Debug {
     /// frames are numbered as the hardware's tables want them. 0 where there is no such hardware.
     fn ram_phys(&self) -> u64 {
         0
+    }
+
+    /// Calls `each` with the parts of [`Instance::ram`] that are memory, by physical address:
+    /// whole pages, ascending, none touching the next, the first from [`Instance::ram_phys`] on.
+    /// Between them are holes (devices, firmware), which the system never touches: `ram` is
+    /// memory, and zeroed, only as far as this says. All of it, unless a machine says otherwise.
+    ///
+    /// A system lies in the first part, with 64 bytes for each page of `ram`, holes included: 16
+    /// MiB for a hole of 1 GiB in pages of 4 KiB.
+    ///
+    /// Linux: `for_each_mem_range`.
+    fn memory_ranges(&self, each: &mut dyn FnMut(Range<u64>)) {
+        let start = self.ram_phys();
+        each(start..start + self.ram().bytes as u64);
     }
 
     /// Number of CPUs; they are numbered from 0.

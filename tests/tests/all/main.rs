@@ -31,6 +31,7 @@ mod numa;
 mod numa_mem;
 mod policy;
 mod proc;
+mod proc_names;
 mod refusals;
 mod remap;
 mod remote;

@@ -60,6 +60,12 @@ pub(crate) enum Defect {
     CopyShort,
     /// A store of some bytes is a load and a store of the word.
     MergeLoses,
+    /// Memory that is said to be there ends 64 KiB before its end.
+    TopMissing,
+    /// The last byte of a bulk load is not loaded.
+    BytesShort,
+    /// A bulk store stores whole words.
+    BytesWide,
     /// A flush of a range does nothing.
     FlushLost,
     /// A flush forgets all pages of the range but the first.
@@ -291,6 +297,10 @@ unsafe impl Mmu for Faulty {
     }
 
     fn user_store(at: &HostInstance, pfn: Pfn, offset: u64, value: u64) {
+        let end = (pfn.0 << X86_64::SHIFT) + (64 << 10);
+        if has(Defect::TopMissing) && end >= at.ram().bytes as u64 {
+            return;
+        }
         Sound::user_store(at, pfn, offset, value);
         if has(Defect::StoreBeside) {
             Sound::user_store(at, Pfn(pfn.0 + 1), offset, value);
@@ -305,6 +315,33 @@ unsafe impl Mmu for Faulty {
             return;
         }
         Sound::user_merge(at, pfn, offset, value, mask);
+    }
+
+    fn read_bytes(at: &HostInstance, pfn: Pfn, offset: u64, to: &mut [u8]) {
+        let short = usize::from(has(Defect::BytesShort)).min(to.len());
+        let len = to.len() - short;
+        Sound::read_bytes(at, pfn, offset, &mut to[..len]);
+    }
+
+    fn write_bytes(at: &HostInstance, pfn: Pfn, offset: u64, from: &[u8]) {
+        if !has(Defect::BytesWide) {
+            return Sound::write_bytes(at, pfn, offset, from);
+        }
+        // What was there before is stored again, and what others stored meanwhile is lost.
+        let first = offset / 8 * 8;
+        let end = (offset + from.len() as u64).next_multiple_of(8);
+        for at_word in (first..end).step_by(8) {
+            let mut word = Sound::user_load(at, pfn, at_word).to_ne_bytes();
+            for (at_byte, byte) in (at_word..).zip(&mut word) {
+                let index = at_byte.checked_sub(offset).map(|index| index as usize);
+                *byte = index
+                    .and_then(|index| from.get(index))
+                    .copied()
+                    .unwrap_or(*byte);
+            }
+            thread::sleep(LONG);
+            Sound::user_store(at, pfn, at_word, u64::from_ne_bytes(word));
+        }
     }
 
     fn copy_in_use(at: &HostInstance, to: Pfn, from: Pfn) {

@@ -82,9 +82,12 @@ const SEEN: &[(Defect, &[&str])] = &[
     (Defect::IpiToAll, &["ipi-to-whom"]),
     (Defect::WaitDeaf, &["ipi-in-wait", "ipi-in-take"]),
     (Defect::StoreBeside, &["words"]),
+    (Defect::TopMissing, &["ranges"]),
     (Defect::ClearShort, &["clear"]),
     (Defect::CopyShort, &["copy"]),
     (Defect::MergeLoses, &["merge"]),
+    (Defect::BytesShort, &["bytes"]),
+    (Defect::BytesWide, &["bytes-beside"]),
     (
         Defect::FlushLost,
         &[

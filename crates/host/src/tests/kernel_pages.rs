@@ -15,7 +15,7 @@ fn kernel_frames(sys: &System<M>) -> u64 {
 }
 
 /// The frames of a run.
-fn frames(pages: &KernelPages<'_, M>) -> impl Iterator<Item = Pfn> + use<> {
+pub(super) fn frames(pages: &KernelPages<'_, M>) -> impl Iterator<Item = Pfn> + use<> {
     (pages.first().0..pages.first().0 + (1 << pages.order())).map(Pfn)
 }
 

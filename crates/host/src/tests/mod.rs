@@ -3,7 +3,9 @@
 mod bytes;
 mod embedding;
 mod file;
+mod file_copy;
 mod grace;
+mod holes;
 mod interrupts;
 mod kernel_pages;
 mod linux;

@@ -41,12 +41,12 @@ impl<M: Mmu> System<M> {
 
 impl<M: Mmu> FileHandle<'_, M> {
     /// Does what a call on the file does, again where memory was short.
-    fn call<T, E>(&self, body: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    pub(super) fn call<T, E>(&self, body: impl FnMut() -> Result<T, E>) -> Result<T, E> {
         as_call(self.sys, || self.sys.with_memory(body))
     }
 
     /// That it may be written.
-    fn writable(&self) -> Result<(), FileError> {
+    pub(super) fn writable(&self) -> Result<(), FileError> {
         match self.access {
             FileAccess::ReadWrite => Ok(()),
             FileAccess::Read => Err(FileError::ReadOnly),
@@ -247,7 +247,7 @@ impl<M: Mmu> FileHandle<'_, M> {
 }
 
 /// How many of `len` bytes from `offset` on lie in its page.
-fn in_page<M: Mmu>(offset: u64, len: usize) -> usize {
+pub(super) fn in_page<M: Mmu>(offset: u64, len: usize) -> usize {
     len.min((M::Paging::page() - offset % M::Paging::page()) as usize)
 }
 

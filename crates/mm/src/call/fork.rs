@@ -371,5 +371,7 @@ impl<M: Mmu> Mm<M> {
         self.set_limit_as(parent.limit_as());
         self.set_limit_memlock(parent.limit_memlock());
         self.set_limit_stack(parent.limit_stack());
+        // Outside the door: only shown.
+        self.start_stack.poke(parent.start_stack.peek());
     }
 }

@@ -108,6 +108,7 @@ impl<M: Mmu> Mm<M> {
             flushes_pending: Atomic::new(0),
             hinted: Apart,
             balance: Balance::new(),
+            start_stack: Atomic::new(0),
         };
         match sys.mms.alloc(mm, sys) {
             Ok(mm) => {

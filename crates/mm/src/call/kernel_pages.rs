@@ -24,7 +24,7 @@ use crate::memory::frame::Use;
 use crate::system::System;
 use core::mem::ManuallyDrop;
 use minflt_addr::Pfn;
-use minflt_pgtable::Mmu;
+use minflt_pgtable::{Mmu, Paging};
 
 /// Log2 of the most frames that [`System::alloc_pages`] has in one piece. Linux: `MAX_PAGE_ORDER`.
 pub const MAX_PAGE_ORDER: u32 = alloc::MAX_ORDER;
@@ -133,5 +133,17 @@ impl<M: Mmu> System<M> {
             ));
         }
         self.frames.put(first);
+    }
+}
+
+impl<M: Mmu> KernelPages<'_, M> {
+    /// The bytes of the frames, which nobody else has.
+    #[must_use]
+    pub fn as_bytes_mut(&mut self) -> &mut [u8] {
+        let len = (M::Paging::page() as usize) << self.order();
+        // SAFETY: duty 1 of `Mmu`: the frames lie one behind the other, live as long as the
+        // instance, and hold bytes; the borrow is the only way to them but raw pointers, whose
+        // users see to it themselves.
+        unsafe { core::slice::from_raw_parts_mut(self.as_ptr(), len) }
     }
 }

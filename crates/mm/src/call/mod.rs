@@ -24,6 +24,7 @@
 mod age;
 pub(crate) mod brk;
 mod file;
+pub(crate) mod file_copy;
 pub(crate) mod fork;
 pub(crate) mod handle;
 mod hugetlb;

@@ -5,7 +5,6 @@
 //!
 //! Linux: mm/process_vm_access.c; forced, mm/memory.c access_remote_vm (v6.12).
 
-use crate::base::bytes;
 use crate::base::error::RemoteError;
 use crate::fault::remote::Force;
 use crate::fault::remote::{Held, HeldPage};
@@ -37,7 +36,7 @@ impl<M: Mmu> Mm<M> {
             let (part, rest) = core::mem::take(&mut left).split_at_mut(len);
             left = rest;
             let offset = at.page_offset(M::Paging::shift());
-            bytes::load::<M>(&sys.at, page.pfn, offset, part);
+            M::read_bytes(&sys.at, page.pfn, offset, part);
             self.put_page(page, 1);
             Ok(())
         })
@@ -64,7 +63,7 @@ impl<M: Mmu> Mm<M> {
             let (part, rest) = left.split_at(len);
             left = rest;
             let offset = at.page_offset(M::Paging::shift());
-            bytes::store::<M>(&sys.at, page.pfn, offset, part);
+            M::write_bytes(&sys.at, page.pfn, offset, part);
             let frame = sys.frames.get(page.first);
             if frame.used_as() == Use::File {
                 // Linux: access_remote_vm, set_page_dirty_lock.

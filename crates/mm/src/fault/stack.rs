@@ -78,6 +78,12 @@ impl<M: Mmu> System<M> {
 }
 
 impl<M: Mmu> Mm<M> {
+    /// Where the stack of the program begins: the mapping there is shown as `[stack]` by
+    /// [`Mm::maps`]. A child inherits it. Linux: `mm->start_stack`, set by exec.
+    pub fn set_start_stack(&self, addr: VirtAddr) {
+        self.start_stack.store(addr.0, Ordering::Relaxed);
+    }
+
     /// How many bytes a stack may grow to from now on (`RLIMIT_STACK`); 8 MiB at first, `u64::MAX`
     /// for no limit. What has grown stays so.
     pub fn set_limit_stack(&self, bytes: u64) {

@@ -12,41 +12,16 @@
 //! memory of any size can be modelled sparsely.
 
 mod table;
+mod used;
 
 pub(crate) use table::FrameTable;
+pub(crate) use used::Use;
 
 use crate::base::policy::MAX_NODES;
 use core::fmt;
+use core::ops::Range;
 use minflt_pgtable::{Mmu, PtLock};
 use minflt_sync::{Atomic, Callback, Ordering, PlainWord};
-
-/// What a frame is used for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub(crate) enum Use {
-    /// Never used, or free.
-    Free = 0,
-    /// The first frame of a block in a zone's free list.
-    FreeBlock = 1,
-    /// Freed, to a CPU's list; one that came to a list from a zone is still `Free`.
-    FreeCpu = 2,
-    /// The system's own: descriptors, per-CPU areas, the zero page.
-    Reserved = 3,
-    /// A page table.
-    Table = 4,
-    /// Objects of one slab.
-    Slab = 5,
-    /// Anonymous user memory.
-    Anon = 6,
-    /// Part of a block in use; its first frame says for what.
-    Tail = 7,
-    /// A page of a file, cached or on its way out.
-    File = 8,
-    /// The first frame of a huge page, in use or in a pool.
-    Huge = 9,
-    /// The embedding kernel's.
-    Kernel = 10,
-}
 
 const USE: u32 = 0xf;
 const ZEROED: u32 = 1 << 8;
@@ -99,7 +74,8 @@ pub struct Frame<M: Mmu> {
     pub(crate) mapping: Atomic<u64, M>,
     /// For anonymous memory its page number in the mapping ([`crate::VmaView::page_index`]).
     /// Immutable while mapped. For a page of a file its number, immutable. For slabs the number.
-    /// For a table of leaf entries the number of its file faults, for fault-around.
+    /// For a table of leaf entries the number of its file faults, for fault-around. Of the first
+    /// frame of a hole, with `mapping`, the frames behind that.
     pub(crate) index: Atomic<u64, M>,
     /// Neighbours in a free list. Guarded by: the zone's lock, or for huge pages `HugetlbLock`.
     links: PlainWord<u64, M>,
@@ -157,19 +133,7 @@ impl<M: Mmu> Frame<M> {
 impl<M: Mmu> Frame<M> {
     /// What the frame is used for.
     pub(crate) fn used_as(&self) -> Use {
-        match self.flags.peek() & USE {
-            1 => Use::FreeBlock,
-            2 => Use::FreeCpu,
-            3 => Use::Reserved,
-            4 => Use::Table,
-            5 => Use::Slab,
-            6 => Use::Anon,
-            7 => Use::Tail,
-            8 => Use::File,
-            9 => Use::Huge,
-            10 => Use::Kernel,
-            _ => Use::Free,
-        }
+        Use::from_number(self.flags.peek() & USE)
     }
 
     /// The caller owns the frame and says what it is used for. Anonymous memory starts exclusive.
@@ -179,6 +143,18 @@ impl<M: Mmu> Frame<M> {
         let exclusive = if used_as == Use::Anon { EXCLUSIVE } else { 0 };
         let flags = kept | used_as as u32 | exclusive;
         self.flags.store(flags, Ordering::Relaxed);
+    }
+
+    /// At boot: the frame is the first of a hole, behind which these frames are memory, none at the
+    /// end of all.
+    pub(super) fn begin_hole(&self, then: &Range<u64>) {
+        self.index.store(then.start, Ordering::Relaxed);
+        self.mapping.store(then.end, Ordering::Relaxed);
+    }
+
+    /// The frames that are memory behind the hole that this frame is the first of.
+    pub(super) fn behind_hole(&self) -> Range<u64> {
+        self.index.load(Ordering::Relaxed)..self.mapping.load(Ordering::Relaxed)
     }
 
     /// The caller, under the zone's lock, heads a free block of this order.

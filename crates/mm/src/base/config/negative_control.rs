@@ -237,6 +237,8 @@ negative_controls! {
     /// A hugetlb mapping that replaces base pages is linked to its file before their page tables
     /// are freed.
     LinkBeforeTables = "link-before-tables",
+    /// A read of a file lets the embedding kernel copy while the page is locked.
+    CopiesLocked = "copies-locked",
     /// shmat does not count itself as an attachment while it maps the segment.
     AttachUncounted = "attach-uncounted",
 }

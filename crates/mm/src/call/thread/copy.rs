@@ -67,7 +67,7 @@ impl<M: Mmu> Thread<'_, M> {
         let at = &self.mm.system().at;
         self.each_part(addr, to.len(), |word, from, part| {
             self.access(word, Access::Read, |pfn, offset| {
-                bytes::load::<M>(at, pfn, offset + from, &mut to[part.clone()]);
+                M::read_bytes(at, pfn, offset + from, &mut to[part.clone()]);
             })
         })
     }
@@ -85,7 +85,7 @@ impl<M: Mmu> Thread<'_, M> {
         let at = &self.mm.system().at;
         self.each_part(addr, from.len(), |word, first, part| {
             self.access(word, Access::Write, |pfn, offset| {
-                bytes::store::<M>(at, pfn, offset + first, &from[part.clone()]);
+                M::write_bytes(at, pfn, offset + first, &from[part.clone()]);
             })
         })
     }

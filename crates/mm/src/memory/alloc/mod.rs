@@ -72,17 +72,18 @@ pub(crate) struct Frames<M: Mmu> {
 }
 
 impl<M: Mmu> Frames<M> {
-    /// All of `table`, for `count` CPUs; those that the swap device has are never free.
+    /// All of `table`, for `count` CPUs; those that the swap device has, and `absent` others, are
+    /// never free.
     pub(crate) fn new(
         table: FrameTable<M>,
         zones: PerCpu<Zone<M>, M>,
         cpus: PerCpu<CpuFrames<M>, M>,
         nodes: u32,
         count: u32,
-        swap: &SwapArea<M>,
+        (swap, absent): (&SwapArea<M>, u64),
         [huge, giant]: [Pools<M>; 2],
     ) -> Self {
-        let len = table.len() - swap.frames();
+        let len = table.len() - swap.frames() - absent;
         // Frames cached by one CPU are unavailable to others: at most an eighth of all frames.
         let share = len / (8 * u64::from(count));
         // With a swap device memory may be small and full, and then that holds for lists, too.
@@ -110,20 +111,20 @@ impl<M: Mmu> Frames<M> {
     }
 
     /// The zone of `node`: its part of all frames, split evenly among `nodes` nodes, without the
-    /// first `reserved` of all and the last `kept` of its own.
+    /// first `reserved` of all and the last `kept` of its own. The first `run` frames of the
+    /// machine are those before its first hole.
     pub(crate) fn zone(
         table: &FrameTable<M>,
-        node: u32,
-        nodes: u32,
-        reserved: u64,
-        kept: u64,
+        (node, nodes): (u32, u32),
+        (reserved, kept): (u64, u64),
+        run: u64,
     ) -> Zone<M> {
         let (first, len) = (table.first().0, table.len());
         let share = len.div_ceil(u64::from(nodes));
         let start = (share * u64::from(node)).max(reserved);
         let end = (share * u64::from(node + 1)).min(len);
         let end = end.saturating_sub(kept).max(start);
-        Zone::new(first + start, first + end)
+        Zone::new(table, first + start..first + end, first..first + run)
     }
 
     /// The node whose zone lies at a host address: for names.

@@ -6,9 +6,13 @@
 //! stay outside the lists, above a boundary that only rises, so that a node of a terabyte costs
 //! nothing to initialise.
 //!
+//! A hole in the memory lies between two runs of frames. The boundary rises to the end of a run,
+//! and goes on with the next one, which the descriptor of the hole's first frame names.
+//!
 //! # Why it is correct
 //! All under the zone's lock. A block is merged only if its buddy's descriptor says "heads a free
-//! block of this order", which only the lock's holder writes.
+//! block of this order", which only the lock's holder writes. No block spans a hole: none is made
+//! above the boundary, and a hole's descriptors never head one.
 
 use super::list::{BATCH, Batch};
 use crate::memory::frame::{FrameTable, Links};
@@ -28,6 +32,8 @@ pub(crate) struct Zone<M: Mmu> {
     /// Frames that reclaim has looked at so far.
     hand: Atomic<u64, M>,
     lists: SpinLock<Lists, ZoneLock, M>,
+    /// The end of the node's frames.
+    limit: u64,
 }
 
 /// What a zone gives to a CPU.
@@ -55,24 +61,43 @@ impl Fetched {
 struct Lists {
     /// First frame of the first block of each order.
     heads: [u32; MAX_ORDER as usize + 1],
+    /// Frames in lists, and of runs behind `end`.
     free: u64,
     /// Frames from here to `end` were never used.
     untouched: u64,
+    /// The end of the run of frames that `untouched` is in.
     end: u64,
 }
 
 impl<M: Mmu> Zone<M> {
-    pub(crate) fn new(start: u64, end: u64) -> Self {
+    /// Those of `frames` that are memory; `first` are the first of the machine that are.
+    pub(crate) fn new(table: &FrameTable<M>, frames: Range<u64>, first: Range<u64>) -> Self {
+        let clip = |run: Range<u64>| {
+            let start = run.start.clamp(frames.start, frames.end);
+            start..run.end.clamp(start, frames.end)
+        };
+        let (mut run, mut first) = (clip(first.clone()), first);
+        while run.is_empty() && first.end < frames.end {
+            first = table.behind(first.end);
+            run = clip(first.clone());
+        }
+        let (mut behind, mut free) = (first, 0);
+        while behind.end < frames.end {
+            behind = table.behind(behind.end);
+            let part = clip(behind.clone());
+            free += part.end - part.start;
+        }
         let heads = [0; MAX_ORDER as usize + 1];
         Self {
-            start,
+            start: frames.start,
             hand: Atomic::new(0),
             lists: SpinLock::new(Lists {
                 heads,
-                free: 0,
-                untouched: start,
-                end,
+                free,
+                untouched: run.start,
+                end: run.end,
             }),
+            limit: frames.end,
         }
     }
 
@@ -89,7 +114,7 @@ impl<M: Mmu> Zone<M> {
         let wanted = BATCH.min(1 << most);
         while fetched.frames.len < wanted {
             let spare = lists.spare().saturating_sub(keep).checked_ilog2();
-            let smallest = lists.smallest(table);
+            let smallest = lists.smallest(table, self.limit);
             let (Some(spare), Some(smallest)) = (spare, smallest) else {
                 break;
             };
@@ -126,8 +151,8 @@ impl<M: Mmu> Zone<M> {
             return None;
         }
         match order > MAX_ORDER {
-            true => lists.take_run(table, order, self.start),
-            false => lists.take_exactly(table, order),
+            true => lists.take_run(table, order, self.start..self.limit),
+            false => lists.take_exactly(table, order, self.limit),
         }
     }
 
@@ -166,7 +191,7 @@ impl<M: Mmu> Zone<M> {
 
     pub(crate) fn for_each_free(&self, table: &FrameTable<M>, mut visit: impl FnMut(Pfn)) {
         let mut lists = self.lists.lock();
-        while lists.take_untouched(table) {}
+        while lists.take_untouched(table, self.limit) {}
         for order in 0..=MAX_ORDER {
             let mut at = lists.heads[order as usize];
             while at != 0 {
@@ -184,21 +209,26 @@ impl Lists {
     }
 
     /// The order of the smallest block there is.
-    fn smallest<M: Mmu>(&mut self, table: &FrameTable<M>) -> Option<u32> {
+    fn smallest<M: Mmu>(&mut self, table: &FrameTable<M>, limit: u64) -> Option<u32> {
         loop {
             let found = self.heads.iter().position(|head| *head != 0);
-            if found.is_some() || !self.take_untouched(table) {
+            if found.is_some() || !self.take_untouched(table, limit) {
                 return found.map(|order| order as u32);
             }
         }
     }
 
     /// A block of exactly this order, of the smallest that is large enough.
-    fn take_exactly<M: Mmu>(&mut self, table: &FrameTable<M>, order: u32) -> Option<Pfn> {
+    fn take_exactly<M: Mmu>(
+        &mut self,
+        table: &FrameTable<M>,
+        order: u32,
+        limit: u64,
+    ) -> Option<Pfn> {
         loop {
             let large_enough = self.heads.iter().skip(order as usize);
             let Some(at) = large_enough.clone().position(|head| *head != 0) else {
-                if self.take_untouched(table) {
+                if self.take_untouched(table, limit) {
                     continue;
                 }
                 return None;
@@ -211,24 +241,40 @@ impl Lists {
     /// the first such that there are.
     ///
     /// Linux: alloc_contig_pages, which also moves what is in the way.
-    fn take_run<M: Mmu>(&mut self, table: &FrameTable<M>, order: u32, start: u64) -> Option<Pfn> {
+    fn take_run<M: Mmu>(
+        &mut self,
+        table: &FrameTable<M>,
+        order: u32,
+        within: Range<u64>,
+    ) -> Option<Pfn> {
         let (run, block) = (1_u64 << order, 1_u64 << MAX_ORDER);
         let whole = |pfn| table.get(Pfn(pfn)).heads_block(MAX_ORDER);
-        let mut at = start.next_multiple_of(run);
-        while at + run <= self.end {
-            // Frames that were never used are in no list yet.
-            let known = self.untouched.clamp(at, at + run);
-            if (at..known).step_by(block as usize).all(whole) {
-                while self.untouched < at + run && self.take_untouched(table) {}
-                for pfn in (at..at + run).step_by(block as usize) {
-                    self.unlink(table, Pfn(pfn), MAX_ORDER);
+        let mut at = within.start.next_multiple_of(run);
+        loop {
+            while at + run <= self.end {
+                // Frames that were never used are in no list yet.
+                let known = self.untouched.clamp(at, at + run);
+                if (at..known).step_by(block as usize).all(whole) {
+                    while self.untouched < at + run && self.take_untouched(table, within.end) {}
+                    for pfn in (at..at + run).step_by(block as usize) {
+                        self.unlink(table, Pfn(pfn), MAX_ORDER);
+                    }
+                    self.free -= run;
+                    return Some(Pfn(at));
                 }
-                self.free -= run;
-                return Some(Pfn(at));
+                at += run;
             }
-            at += run;
+            // Behind the next hole.
+            if self.end == within.end {
+                return None;
+            }
+            while self.untouched < self.end {
+                self.take_untouched(table, within.end);
+            }
+            if !self.next_run(table, within.end) {
+                return None;
+            }
         }
-        None
     }
 
     /// Takes the first block in the list of order `at`, split until it has at most 2^`most` frames.
@@ -260,12 +306,27 @@ impl Lists {
         self.link(table, Pfn(pfn), order);
     }
 
-    /// Moves the largest aligned block at the mark into the lists.
-    fn take_untouched<M: Mmu>(&mut self, table: &FrameTable<M>) -> bool {
-        let left = self.end - self.untouched;
-        if left == 0 {
+    /// Goes on behind the hole at the end of the run, if there is memory there below `limit`.
+    #[cold]
+    fn next_run<M: Mmu>(&mut self, table: &FrameTable<M>, limit: u64) -> bool {
+        if self.end == limit {
             return false;
         }
+        let run = table.behind(self.end);
+        if run.is_empty() || run.start >= limit {
+            return false;
+        }
+        (self.untouched, self.end) = (run.start, run.end.min(limit));
+        self.free -= self.end - self.untouched;
+        true
+    }
+
+    /// Moves the largest aligned block at the mark into the lists.
+    fn take_untouched<M: Mmu>(&mut self, table: &FrameTable<M>, limit: u64) -> bool {
+        if self.untouched == self.end && !self.next_run(table, limit) {
+            return false;
+        }
+        let left = self.end - self.untouched;
         let order = self
             .untouched
             .trailing_zeros()

@@ -1,8 +1,9 @@
 //! The array of all frame descriptors.
 
-use super::Frame;
+use super::{Frame, Use};
 use core::fmt;
 use core::mem::offset_of;
+use core::ops::Range;
 use core::ptr::NonNull;
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
@@ -29,6 +30,22 @@ impl<M: Mmu> FrameTable<M> {
     /// Number of frames.
     pub(crate) const fn len(&self) -> u64 {
         self.frames.len()
+    }
+
+    /// At boot: the frames `hole` are no memory; those of `then` behind them are, none at the end.
+    pub(crate) fn set_hole(&self, hole: Range<u64>, then: &Range<u64>) {
+        if !hole.is_empty() {
+            self.get(Pfn(hole.start)).begin_hole(then);
+        }
+        hole.for_each(|pfn| self.get(Pfn(pfn)).set_use(Use::Absent));
+    }
+
+    /// The frames that are memory behind those that end at `end`, none at the end of all.
+    pub(crate) fn behind(&self, end: u64) -> Range<u64> {
+        match end < self.first + self.len() {
+            true => self.get(Pfn(end)).behind_hole(),
+            false => end..end,
+        }
     }
 
     /// The descriptor of `pfn`.

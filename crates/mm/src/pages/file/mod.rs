@@ -51,6 +51,7 @@ mod unused;
 mod words;
 mod writeback;
 
+pub(crate) use bytes::Part;
 pub use handle::FileHandle;
 pub(crate) use index::{CacheNode, InOrder};
 pub(crate) use links::{huge_lock_of, own_pages_of};

@@ -99,7 +99,8 @@ impl Shortage {
         let all = sys.usable_frames();
         let share = all / (8 * u64::from(sys.machine_cpus()));
         Self {
-            looks: LOOKS * all,
+            // Holes lie in the clock's way.
+            looks: LOOKS * (all + sys.absent),
             priority: PRIORITY,
             wanted: share.clamp(1, BATCH),
             drains: DRAINS,

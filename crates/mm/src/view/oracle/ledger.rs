@@ -72,6 +72,7 @@ impl<M: Mmu> System<M> {
             total: self.frames.table.len(),
             free: self.frames.count_free(),
             reserved: self.reserved_frames() + self.swap.frames(),
+            absent: self.absent,
             ..Ledger::default()
         };
         self.frames.for_each_used(|_, frame| match frame.used_as() {
@@ -96,7 +97,7 @@ impl<M: Mmu> System<M> {
                 ledger.file += 1;
                 frame.count_entries(Entries::Clear);
             }
-            Use::Free | Use::FreeBlock | Use::FreeCpu | Use::Reserved | Use::Tail => {}
+            _ => {}
         });
         if ledger.free + ledger.used() != ledger.total {
             return Err(Unbalanced::Total(ledger));

@@ -6,8 +6,10 @@ use minflt_addr::{Pfn, VirtAddr};
 /// Frames by use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ledger {
-    /// All frames of the machine.
+    /// All frames of the machine, those in holes included.
     pub total: u64,
+    /// No memory: in holes between the machine's ranges.
+    pub absent: u64,
     /// Free.
     pub free: u64,
     /// The system's own.
@@ -34,7 +36,7 @@ pub struct Ledger {
 impl Ledger {
     /// Frames that are not free.
     pub(super) const fn used(&self) -> u64 {
-        let system = self.reserved + self.slab + self.tables;
+        let system = self.absent + self.reserved + self.slab + self.tables;
         system + self.anon + self.file + self.huge + self.kernel
     }
 }

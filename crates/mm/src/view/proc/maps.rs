@@ -1,6 +1,7 @@
 //! `maps`: a line for each mapping.
 
-use super::{Line, Name};
+use super::Line;
+use super::names::{FileId, FileNames, Padded};
 use crate::base::attrs::VmaFlags;
 use crate::mm::Mm;
 use core::fmt::{self, Write};
@@ -20,18 +21,40 @@ impl<M: Mmu> Mm<M> {
     /// # Errors
     /// Those of `out`.
     pub fn maps(&self, out: &mut impl Write) -> fmt::Result {
-        self.each_line(|line| write_line(out, &line))
+        self.maps_with(&(), out)
+    }
+
+    /// The same, with files named by `names`; by [`Mm::maps`] they have no names, and are of no
+    /// device.
+    ///
+    /// # Context
+    /// As [`Mm::maps`]. `names` is called with nothing held.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn maps_with(&self, names: &impl FileNames, out: &mut impl Write) -> fmt::Result {
+        self.each_line(|line| write_line(out, &line, names))
     }
 }
 
 /// Range, rights, then offset, device and inode of the file, of which anonymous memory has none,
-/// and the name. A file has no name here, and is of no device; its inode is its number.
-pub(super) fn write_line(out: &mut impl Write, line: &Line) -> fmt::Result {
+/// and the name.
+pub(super) fn write_line(out: &mut impl Write, line: &Line, names: &impl FileNames) -> fmt::Result {
     let range = line.view.range;
+    let FileId {
+        device: (major, minor),
+        inode,
+    } = match line.file {
+        0 => FileId {
+            device: (0, 0),
+            inode: 0,
+        },
+        number => names.id(number),
+    };
     let mut counted = Counted { out, columns: 0 };
     write!(
         counted,
-        "{:08x}-{:08x} {}{} {:08x} 00:00 {} ",
+        "{:08x}-{:08x} {}{} {:08x} {major:02x}:{minor:02x} {inode} ",
         range.start().0,
         range.end().0,
         line.view.prot,
@@ -41,15 +64,16 @@ pub(super) fn write_line(out: &mut impl Write, line: &Line) -> fmt::Result {
             'p'
         },
         line.offset,
-        line.file,
     )?;
-    if line.name != Name::Nothing {
-        for _ in counted.columns..NAME_AT {
-            counted.write_char(' ')?;
-        }
-        counted.write_str(line.name.text())?;
+    let mut name = Padded {
+        pad: NAME_AT.saturating_sub(counted.columns),
+        out: counted.out,
+    };
+    match line.file {
+        0 => name.write_str(line.name.text())?,
+        number => names.path(number, &mut name)?,
     }
-    counted.write_char('\n')
+    out.write_char('\n')
 }
 
 /// Counts what was written, which is ASCII.

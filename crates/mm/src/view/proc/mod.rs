@@ -33,10 +33,12 @@
 //! Linux: fs/proc/task_mmu.c m_start, m_next, show_map_vma, show_smap, task_mem (v6.12).
 
 mod maps;
+mod names;
 mod pagemap;
 mod smaps;
 mod status;
 
+pub use names::{FileId, FileNames};
 pub use pagemap::Mapped;
 
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
@@ -46,6 +48,7 @@ use crate::space::vma::Vma;
 use core::fmt;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
+use minflt_sync::Ordering;
 
 /// Records copied under one hold of `mmap_lock`.
 const BATCH: usize = 16;
@@ -66,6 +69,8 @@ struct Line {
 enum Name {
     Nothing,
     Heap,
+    /// What the embedder said the stack is.
+    Stack,
 }
 
 impl Name {
@@ -73,6 +78,7 @@ impl Name {
         match self {
             Self::Nothing => "",
             Self::Heap => "[heap]",
+            Self::Stack => "[stack]",
         }
     }
 }
@@ -106,12 +112,15 @@ impl<M: Mmu> Mm<M> {
         let guard = self.mmap_lock.read();
         let held = self.held(&guard);
         let heap = self.heap.range();
+        let stack = VirtAddr(self.start_stack.load(Ordering::Relaxed));
         let mut copied = 0;
         while copied < BATCH
             && let Some(view) = held.find(at).map(Vma::view)
         {
             let name = if view.range.overlaps(heap) {
                 Name::Heap
+            } else if view.range.start() <= stack && stack <= view.range.end() {
+                Name::Stack
             } else {
                 Name::Nothing
             };

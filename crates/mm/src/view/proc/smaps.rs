@@ -1,6 +1,6 @@
 //! `smaps`: memory use of each mapping.
 
-use super::{Line, kib, maps};
+use super::{FileNames, kib, maps};
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
 use crate::entry::walk::Tables;
 use crate::memory::lifetime::as_call;
@@ -73,9 +73,21 @@ impl<M: Mmu> Mm<M> {
     /// # Errors
     /// Those of `out`.
     pub fn smaps(&self, out: &mut impl Write) -> fmt::Result {
+        self.smaps_with(&(), out)
+    }
+
+    /// The same, with files named by `names`.
+    ///
+    /// # Context
+    /// As [`Mm::smaps`]. `names` is called with nothing held.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn smaps_with(&self, names: &impl FileNames, out: &mut impl Write) -> fmt::Result {
         self.each_line(|line| {
             let counts = self.count_pages(line.view.range);
-            write_mapping::<M>(out, &line, &counts)
+            maps::write_line(out, &line, names)?;
+            write_counts::<M>(out, &line.view, &counts)
         })
     }
 
@@ -133,9 +145,7 @@ fn count_table<M: Mmu>(
     });
 }
 
-fn write_mapping<M: Mmu>(out: &mut impl Write, line: &Line, counts: &Counts) -> fmt::Result {
-    maps::write_line(out, line)?;
-    let view = &line.view;
+fn write_counts<M: Mmu>(out: &mut impl Write, view: &VmaView, counts: &Counts) -> fmt::Result {
     let parts = |parts: u64| (parts << M::Paging::shift() >> PSS_SHIFT) >> 10;
     let locked = if view.flags.has(VmaFlags::LOCKED) {
         parts(counts.pss)
