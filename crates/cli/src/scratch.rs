@@ -163,7 +163,8 @@ impl Scratch {
                 };
                 let ended = all.children[at].try_wait()?;
                 if ended.is_some() {
-                    all.children.swap_remove(at);
+                    // It has ended, so there is nothing to wait for.
+                    let _status = all.children.swap_remove(at).wait();
                     return Ok(ended);
                 }
                 if deadline.is_over() {

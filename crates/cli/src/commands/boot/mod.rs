@@ -2,7 +2,6 @@
 
 // The kernel's readers of what is written here, for tests.
 #[cfg(test)]
-#[expect(dead_code, reason = "the kernel prints errors")]
 #[path = "../../../../../kernel/src/initrd.rs"]
 mod kernel_initrd;
 #[cfg(test)]
