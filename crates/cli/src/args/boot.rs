@@ -29,6 +29,9 @@ pub(crate) struct Boot {
     /// is the one that the environment variable MINFLT_LINUX names.
     #[arg(long, value_name = "KERNEL", default_value = "minflt")]
     pub(crate) kernel: String,
+    /// A further word of the kernel's command line, such as swap=64; may be given several times.
+    #[arg(long, value_name = "WORD")]
+    pub(crate) append: Vec<String>,
     /// Print the kernel's own lines at the end, on standard error.
     #[arg(long)]
     pub(crate) log: bool,

@@ -40,6 +40,11 @@ pub(crate) const ROWS: &[Row] = &[
         &["./nope: No such file", "give a static x86-64 program"],
     ),
     boot(
+        "boot with a second program",
+        "minflt boot --append rdinit=/b -- ./a",
+        &["--append", "other than rdinit= and --"],
+    ),
+    boot(
         "boot of a script",
         "minflt boot -- image",
         &["no 64-bit ELF program", "give a static x86-64 program"],

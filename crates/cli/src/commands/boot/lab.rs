@@ -160,6 +160,7 @@ impl Lab {
             command_line: &line::of(
                 &side.kernel,
                 side.era.as_deref(),
+                &[],
                 &self.bench.path,
                 arguments,
             )?,

@@ -22,6 +22,7 @@ pub(super) fn is_plain(name: &str) -> bool {
 pub(super) fn of(
     kernel: &Kernel,
     era: Option<&str>,
+    append: &[String],
     path: &str,
     arguments: &[&str],
 ) -> Result<String, Error> {
@@ -31,12 +32,21 @@ pub(super) fn of(
             arguments.len()
         )));
     }
+    let mut own = String::new();
+    for word in append {
+        if !is_plain(word) || word == "--" || word.starts_with("rdinit=") {
+            return Err(usage(format!(
+                "--append {word:?}: a word of the kernel's command line, other than rdinit= and --"
+            )));
+        }
+        own += &format!("{word} ");
+    }
     let mut line = match kernel {
         Kernel::Minflt | Kernel::Image(_) => {
             let era = era.map(|era| format!("era={era} ")).unwrap_or_default();
-            format!("{era}rdinit={path} --")
+            format!("{era}{own}rdinit={path} --")
         }
-        Kernel::Linux(_) => format!("{LINUX} rdinit={INIT} -- {path}"),
+        Kernel::Linux(_) => format!("{LINUX} {own}rdinit={INIT} -- {path}"),
     };
     for argument in arguments {
         let known = argument.chars().all(|c| c == ' ' || c.is_ascii_graphic());
@@ -72,7 +82,7 @@ mod tests {
     use crate::commands::boot::kernel_words::Words;
 
     fn line(kernel: &Kernel, arguments: &[&str]) -> Result<String, String> {
-        of(kernel, None, "/a", arguments).map_err(|error| error.to_string())
+        of(kernel, None, &[], "/a", arguments).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -91,6 +101,16 @@ mod tests {
         // Quotes that are open, or inside a word.
         let words: Vec<&str> = Words::of(" x=\"a b\"c \"open end").collect();
         assert_eq!(words, ["x=\"a b\"c", "open end"]);
+    }
+
+    #[test]
+    fn words_are_added_before_the_program() {
+        let with = |word: &str| of(&Kernel::Minflt, Some("e"), &[word.to_owned()], "/a", &["1"]);
+        let line = with("swap=64").expect("fits");
+        assert_eq!(line, "era=e swap=64 rdinit=/a -- 1");
+        for word in ["rdinit=/b", "--", "a b", ""] {
+            assert!(with(word).is_err(), "{word}");
+        }
     }
 
     #[test]

@@ -130,7 +130,7 @@ pub(crate) fn run(args: &Boot) -> Result<u8, Error> {
     };
     let packed = Packed::read(program)?;
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let command_line = line::of(&kernel, era.as_deref(), &packed.path, &words)?;
+    let command_line = line::of(&kernel, era.as_deref(), &args.append, &packed.path, &words)?;
     if kernel == Kernel::Minflt && packed.linked == Linked::Anywhere {
         return Err(usage(format!(
             "boot: {}: the minflt kernel runs programs that are linked at fixed addresses; link it \

@@ -1,0 +1,83 @@
+//! `minflt boot`: the guest's smoke program on the minflt kernel, and on a Linux where
+//! `MINFLT_LINUX` names one; and its storm, in every era. Skipped, with the reason, without QEMU or the kernel's target.
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::expect_used,
+    clippy::tests_outside_test_module,
+    reason = "all of an integration test is a test"
+)]
+
+mod guest;
+mod storm;
+
+use guest::{boot, event, programs, skipped, text};
+use std::env;
+use std::path::Path;
+
+/// One after the other: each boots a machine.
+#[test]
+fn programs_run_on_the_kernel_and_on_linux() {
+    let Some(programs) = programs() else { return };
+    storm::all(&programs.join("storm"));
+    let smoke = programs.join("smoke");
+    on(&smoke, "minflt");
+    the_kernel_says_what_it_is(&smoke);
+    time_may_run_out(&smoke);
+    match env::var_os("MINFLT_LINUX") {
+        Some(_) => on(&smoke, "linux"),
+        None => skipped("MINFLT_LINUX names no Linux kernel"),
+    }
+}
+
+/// The same output, statuses and signals on either kernel.
+fn on(smoke: &Path, kernel: &str) {
+    let checks = boot(smoke, &["--kernel", kernel], &[]);
+    assert_eq!(checks.status.code(), Some(0), "{kernel}: {checks:?}");
+    assert_eq!(
+        text(&checks.stdout),
+        "smoke: 600 pages written, verified, discarded, protected and unmapped\n",
+        "{kernel}"
+    );
+    let faults = event(&checks, "minor-faults");
+    assert!(faults > 600, "{kernel}: {faults}");
+    // Arguments arrive whole, and the status is the program's.
+    let unknown = boot(smoke, &["--kernel", kernel], &["no  such", ""]);
+    assert_eq!(unknown.status.code(), Some(2), "{kernel}: {unknown:?}");
+    assert_eq!(
+        text(&unknown.stdout),
+        "smoke: no such part: no  such\n",
+        "{kernel}"
+    );
+    let killed = boot(smoke, &["--kernel", kernel], &["read-unmapped"]);
+    assert_eq!(killed.status.code(), Some(128 + 11), "{kernel}: {killed:?}");
+    assert!(
+        text(&killed.stderr).ends_with("minflt: /smoke: ended by SIGSEGV\n"),
+        "{kernel}: {killed:?}"
+    );
+}
+
+fn the_kernel_says_what_it_is(smoke: &Path) {
+    let options = ["--log", "--icount", "--era", "linux-4.13", "--mem", "64M"];
+    let boot = boot(smoke, &options, &[]);
+    assert_eq!(boot.status.code(), Some(0), "{boot:?}");
+    let said = text(&boot.stderr);
+    for words in [
+        "minflt: era linux-4.13: ",
+        "minflt: machine: 1 CPU, 6",
+        "ledger: ",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(!text(&boot.stdout).contains("minflt:"), "{boot:?}");
+    assert_eq!(event(&boot, "speculative-faults"), 0, "{said}");
+}
+
+fn time_may_run_out(smoke: &Path) {
+    let boot = boot(smoke, &["--timeout", "1ms"], &[]);
+    assert_eq!(boot.status.code(), Some(1), "{boot:?}");
+    let said = text(&boot.stderr);
+    assert!(
+        said.starts_with("minflt: boot: no end after 0.001 s"),
+        "{said}"
+    );
+}
