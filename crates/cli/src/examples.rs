@@ -60,17 +60,14 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "boot",
         &[
-            (
-                "minflt boot -- guest/target/x86_64-unknown-none/release/threads 4",
-                "on the minflt kernel",
-            ),
+            ("minflt boot -- ./hello world", "on the minflt kernel"),
             (
                 "minflt boot --era linux-6.15 --cpus 2 -- ./hello world",
-                "in one of its eras, on two CPUs",
+                "in one of its eras",
             ),
             (
                 "minflt boot --kernel linux=/boot/vmlinuz -- ./hello world",
-                "on a Linux, for comparison",
+                "on a Linux",
             ),
         ],
     ),

@@ -24,8 +24,8 @@ const NOT_RUN: [(&str, &str); 12] = [
     ("minflt check --all --budget 60s", "takes a minute"),
     ("minflt curves --out docs", "takes minutes"),
     (
-        "minflt boot -- guest/target/x86_64-unknown-none/release/threads 4",
-        "needs QEMU; `boot.rs` boots",
+        "minflt boot -- ./hello world",
+        "needs QEMU and a program; `boot.rs` boots",
     ),
     (
         "minflt boot --era linux-6.15 --cpus 2 -- ./hello world",
