@@ -197,8 +197,7 @@ pub(crate) fn wait(key: Key, value: u32, bits: u32, deadline: Option<u64>) -> Re
     let waiter = me.own.waiter();
     loop {
         let mut held = bucket(key.bucket()).lock();
-        // Interrupts are off: a fault ends the load.
-        if let Ok(found) = uaccess::load_u32(key.addr) {
+        if let Ok(found) = uaccess::load_u32_if_there(key.addr) {
             if found != value {
                 return Err(EAGAIN);
             }
@@ -270,7 +269,7 @@ pub(crate) fn requeue(
         let mut high =
             (from_index != to_index).then(|| bucket(from_index.max(to_index)).lock_second());
         if let Some(value) = value {
-            match uaccess::load_u32(key.addr) {
+            match uaccess::load_u32_if_there(key.addr) {
                 Ok(found) if found == value => {}
                 Ok(_) => return Err(EAGAIN),
                 Err(_) => {
