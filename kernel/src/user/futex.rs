@@ -168,6 +168,18 @@ impl Bucket {
         None
     }
 
+    /// How many wait for `key`.
+    fn count(&self, key: Key) -> u32 {
+        let mut count = 0;
+        let mut at = self.first;
+        while let Some(task) = at {
+            let waiter = task.own.waiter();
+            count += u32::from(waiter.key.get() == Some(key));
+            at = waiter.next.get();
+        }
+        count
+    }
+
     /// Takes out and wakes up to `count` waiters for `key` with one of `bits`; how many.
     fn wake(&mut self, key: Key, bits: u32, count: u32) -> u32 {
         let wanted = |task: &Task| {
@@ -286,6 +298,10 @@ pub(crate) fn requeue(
             None => (&mut *low, None),
         };
         let mut done = from.wake(key, ALL_BITS, wakes);
+        if key == to {
+            // They stay; moved one by one, the same one would come again and again.
+            return Ok(done + from.count(key).min(moves));
+        }
         for _ in 0..moves {
             let wanted = |task: &Task| task.own.waiter().key.get() == Some(key);
             let Some(task) = from.take(wanted) else { break };
