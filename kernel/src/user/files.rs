@@ -13,7 +13,7 @@ use minflt_addr::Pfn;
 use minflt_mm::{Errno, FileHandle, FileOps, IoError, System};
 use minflt_pgtable::Mmu;
 use minflt_sync::order::WaitLock;
-use minflt_sync::{Atomic, Ordering, SpinLock};
+use minflt_sync::{Atomic, Machine, Ordering, SpinLock};
 
 use crate::arch::paging::PAGE;
 use crate::initrd::Archive;
@@ -295,7 +295,8 @@ pub(crate) fn find(sys: &'static System<Kernel>, path: &str) -> Result<Kind, Err
             return file.fill(sys, entry.path, entry.bytes);
         }
         while state == 1 {
-            file.state.wait_until(u32::MAX, 2);
+            // Whoever fills it may sleep for memory.
+            Kernel::pass();
             // ORDERING: Acquire; pairs with [kernel-disk].
             state = file.state.load(Ordering::Acquire);
         }
