@@ -142,8 +142,9 @@ impl Held {
 
     /// The same if it is free.
     fn try_lock(cpu: u32) -> Option<Self> {
-        // INVARIANT: just taken.
-        CPUS[cpu as usize].lock.try_take().then_some(Self(cpu))
+        // INVARIANT: just taken, if `then` calls it. One made in any case would release the lock of
+        // somebody else when it is dropped.
+        CPUS[cpu as usize].lock.try_take().then(|| Self(cpu))
     }
 
     /// Takes the lock of the queue that `task` belongs to. The caller has interrupts off.
