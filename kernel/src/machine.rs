@@ -217,7 +217,12 @@ unsafe impl Machine for Kernel {
                     "the only CPU waits for a word that nobody will change"
                 ));
             }
+            // Who is to change the word may wait for this very CPU, and not every caller can give it
+            // away: those that can ask `should_yield` again.
             pause();
+            if sched::turn_is_over() && interrupts::are_enabled() {
+                return;
+            }
         }
     }
 
@@ -244,7 +249,7 @@ unsafe impl Machine for Kernel {
     }
 
     fn is_running(task: TaskId) -> bool {
-        task::find(task).is_some_and(|task| task.state() == State::Ready)
+        task::find(task).is_some_and(|task| task.state() == State::Ready && sched::runs(task))
     }
 
     /// No address space is loaded while a CPU idles.

@@ -70,6 +70,8 @@ struct Cpu {
     queue: UnsafeCell<Queue>,
     /// 1 while it idles, or is about to. Written under `lock`.
     idle: StaticWord,
+    /// The number of the task that runs. Written under `lock`.
+    running: StaticWord,
     /// 1 when the running task's turn is over. The CPU's own.
     turn_over: StaticWord,
     /// What the MMU has. The CPU's own, with interrupts off.
@@ -117,6 +119,7 @@ static CPUS: [Cpu; MAX_CPUS] = [const {
             left: None,
         }),
         idle: StaticWord::new(0),
+        running: StaticWord::new(0),
         turn_over: StaticWord::new(0),
         loaded: UnsafeCell::new(Loaded {
             root: 0,
@@ -293,6 +296,19 @@ pub(crate) fn set_idler(cpu: u32, idler: &'static Task) {
     let were_on = off();
     Held::lock(cpu).queue().idler = Some(idler);
     restore(were_on);
+}
+
+/// Says which task CPU `cpu` runs.
+pub(crate) fn set_running(cpu: u32, task: &Task) {
+    CPUS[cpu as usize]
+        .running
+        .store(task.id().0, Ordering::Relaxed);
+}
+
+/// Whether a CPU runs `task`: a hint. One that waits for a CPU is as ready as one that has it.
+pub(crate) fn runs(task: &Task) -> bool {
+    let cpu = task.queue_cpu() as usize;
+    CPUS[cpu].running.load(Ordering::Relaxed) == task.id().0
 }
 
 /// Makes a task that is new ready to run.
@@ -577,6 +593,7 @@ fn leave(mut held: Held, me: &'static Task) {
     }
     let _taken_over = ManuallyDrop::new(held);
     next.cx.cpu.set(cpu);
+    set_running(cpu, next);
     gdt::set_task(next);
     user::exchange(me, next, now);
     if with_loaded(|loaded| loaded.root) != next.root() {

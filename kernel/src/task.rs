@@ -190,6 +190,7 @@ pub(crate) fn adopt(cpu: u32) {
     let task = of_cpu(cpu);
     task.pin(cpu);
     task.set_state(State::Ready);
+    sched::set_running(cpu, task);
     gdt::set_task(task);
     // ORDERING: Release; pairs with [kernel-up].
     task.up.store(1, Ordering::Release);

@@ -220,7 +220,8 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     fn prefetch_write(_at: *const u8) {}
 
     /// Waits until `word & mask == eq`. May return early, so callers loop. Acknowledges interrupts
-    /// while it waits, unless they are off.
+    /// while it waits, unless they are off. Returns where [`Machine::should_yield`] becomes true:
+    /// whoever is to change the word may wait for the caller's CPU.
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W);
 
     /// Waits until `done`, which the CPUs in `of` bring about when they take an interrupt that was
@@ -257,7 +258,8 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// Leaves a wake token for `task`.
     fn unpark(task: TaskId);
 
-    /// Whether `task` is running now. A hint: it may change before the caller uses it.
+    /// Whether `task` has a CPU now; one that waits for a CPU has not. A hint: it may change before
+    /// the caller uses it. A caller that spins for `task` relies on it.
     fn is_running(task: TaskId) -> bool;
 
     /// Whether the CPU of the caller, which handles an interrupt, has no task to go back to: it
