@@ -132,41 +132,57 @@ impl Raw {
     /// # Safety
     /// 1. The program may end.
     pub unsafe fn execute(odd: Odd) {
-        // SAFETY: (1) what returns has restored what Rust relies on: the stack pointer, and the
-        // direction flag.
-        unsafe {
-            match odd {
-                Odd::Undefined => asm!("ud2"),
-                Odd::Breakpoint => asm!("int3"),
-                Odd::Divide => {
-                    asm!("xor ecx, ecx", "div ecx", out("ecx") _, out("eax") _, out("edx") _);
-                }
-                Odd::Halt => asm!("hlt"),
-                Odd::InterruptsOff => asm!("cli"),
-                Odd::Vector => asm!("int 50"),
-                Odd::Root => asm!("mov rax, cr3", out("rax") _),
-                Odd::NotCanonical => asm!("mov rax, [{}]", in(reg) 1_u64 << 47, out("rax") _),
-                Odd::JumpNotCanonical => asm!("jmp {}", in(reg) 1_u64 << 63),
-                Odd::CallKernel => asm!("call {}", in(reg) 0xffff_ffff_8010_0000_u64),
-                Odd::SingleStep => asm!("pushfq", "or dword ptr [rsp], 0x100", "popfq"),
-                Odd::Flags => asm!(
-                    "pushfq", "or dword ptr [rsp], 0x44000", "popfq",
-                    "mov eax, 39", "syscall",
-                    "pushfq", "and dword ptr [rsp], 0xfffbbfff", "popfq",
-                    out("rax") _, out("rcx") _, out("r11") _,
-                ),
-                Odd::Backwards => asm!(
-                    "std", "mov eax, 39", "syscall", "cld",
-                    out("rax") _, out("rcx") _, out("r11") _,
-                ),
-                Odd::NoStack => asm!(
-                    "mov {0}, rsp", "mov rsp, {1}", "mov eax, 39", "syscall", "mov rsp, {0}",
-                    out(reg) _, in(reg) 1_u64 << 63, out("rax") _, out("rcx") _, out("r11") _,
-                ),
-                Odd::PushNowhere => asm!("mov rsp, {}", "push rax", in(reg) 1_u64 << 63),
-            }
-        }
+        let code = match odd {
+            Odd::Undefined => undefined,
+            Odd::Breakpoint => breakpoint,
+            Odd::Divide => divide,
+            Odd::Halt => halt,
+            Odd::InterruptsOff => interrupts_off,
+            Odd::Vector => vector,
+            Odd::Root => root,
+            Odd::NotCanonical => not_canonical,
+            Odd::JumpNotCanonical => jump_not_canonical,
+            Odd::CallKernel => call_kernel,
+            Odd::SingleStep => single_step,
+            Odd::Flags => flags,
+            Odd::Backwards => backwards,
+            Odd::NoStack => no_stack,
+            Odd::PushNowhere => push_nowhere,
+        };
+        // SAFETY: (1) the caller's promise; what returns has restored the stack pointer and flags.
+        unsafe { code() };
     }
+}
+
+/// Functions of these instructions.
+macro_rules! code {
+    ($($name:ident: $($line:literal)+;)+) => { $(
+        /// # Safety
+        /// 1. The program may end.
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name() {
+            naked_asm!($($line,)+ "ret")
+        }
+    )+ };
+}
+
+code! {
+    undefined: "ud2";
+    breakpoint: "int3";
+    divide: "xor ecx, ecx" "div ecx";
+    halt: "hlt";
+    interrupts_off: "cli";
+    vector: "int 50";
+    root: "mov rax, cr3";
+    not_canonical: "mov rax, 0x800000000000" "mov rax, [rax]";
+    jump_not_canonical: "mov rax, 0x8000000000000000" "jmp rax";
+    call_kernel: "mov rax, 0xffffffff80100000" "call rax";
+    single_step: "pushfq" "or dword ptr [rsp], 0x100" "popfq";
+    flags: "pushfq" "or dword ptr [rsp], 0x44000" "popfq" "mov eax, 39" "syscall"
+        "pushfq" "and dword ptr [rsp], 0xfffbbfff" "popfq";
+    backwards: "std" "mov eax, 39" "syscall" "cld";
+    no_stack: "mov rdx, rsp" "mov rsp, 0x8000000000000000" "mov eax, 39" "syscall" "mov rsp, rdx";
+    push_nowhere: "mov rsp, 0x8000000000000000" "push rax";
 }
 
 /// [`Raw::call_twice`].

@@ -1,10 +1,10 @@
 //! System calls at random: whatever a program does, its kernel stays up, and serves others.
 //!
-//! `fuzz SEED ROUNDS [THREADS [FIRST]]`. In each round, from number FIRST (0) on, a child makes a few hundred calls on up to
-//! THREADS threads (2), drawn from [`TABLE`], with arguments that are right, nearly right or wrong;
-//! it touches memory, executes odd instructions, makes processes and threads, and ends somehow. What
-//! ends it is no matter. The parent waits for it, and fails if it does not end, or if no child can
-//! be made any more.
+//! `fuzz SEED ROUNDS [THREADS [FIRST]]`. In each round, from number FIRST (0) on, a child makes a few
+//! hundred calls on up to THREADS threads (2), drawn from [`TABLE`], with arguments that are right,
+//! nearly right or wrong; it touches memory, executes odd instructions, makes processes and threads,
+//! and ends somehow. What ends it is no matter. The parent waits for it, and fails if it does not
+//! end, or if no child can be made any more.
 //!
 //! A child's watchdog ends it after a while, for it may sleep for ever. On one CPU all depends
 //! on SEED and the round only, but for what clocks say.
@@ -362,7 +362,7 @@ fn child(seed: u64, round: u64, threads: u64) -> Result<Ended, &'static str> {
     let begun = now();
     let child = loop {
         match Process::fork() {
-            Ok(Forked::Child) => live(seed ^ round.wrapping_mul(0x1_0000_0001_b3), threads),
+            Ok(Forked::Child) => live(seed ^ round.wrapping_mul(0x0100_0000_01b3), threads),
             Ok(Forked::Parent(child)) => break child,
             // Those that a child left behind end soon, too.
             Err(_) if now() < begun + PATIENCE_NS => sleep(1_000_000),
@@ -441,7 +441,7 @@ fn live(seed: u64, threads: u64) -> ! {
         Sys::exit(4);
     }
     ARENA[0].store((arena / PAGE) as u32);
-    ARENA[1].store((arena / PAGE >> 32) as u32);
+    ARENA[1].store(((arena / PAGE) >> 32) as u32);
     fill(arena);
     open_files();
     begin(&mut random, threads)
@@ -700,7 +700,7 @@ impl Arg {
             Self::Bits(list) => {
                 let which = random.next();
                 let bits = list.iter().enumerate();
-                bits.fold(0, |all, (index, bit)| all | bit * (which >> index & 1))
+                bits.fold(0, |all, (index, bit)| all | (bit * (which >> index & 1)))
             }
             Self::Small => random.below(30),
             Self::Any => match random.below(4) {
