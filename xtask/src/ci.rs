@@ -30,6 +30,9 @@ const MIRI_SEEDS_SOAK: u32 = 64;
 /// Seconds that each fuzz target runs for in a soak, from what earlier soaks found.
 const SOAK_FUZZ_S: u32 = 300;
 
+/// Seconds that programs make system calls at random on the kernel in a soak; the tests take thirty.
+const SOAK_KERNEL_S: u32 = 2 * 3600;
+
 /// Crates that embedders use: they must build without an operating system, and from their packages.
 const LIBRARY: &str =
     "-p minflt-addr -p minflt-sync -p minflt-pgtable -p minflt-mm -p minflt-conformance";
@@ -140,6 +143,14 @@ pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
     steps.push(sanitized(root, "tsan", "thread"));
     steps.push(sanitized(root, "asan", "address"));
     steps.push(fuzz::step(root, &format!("--seconds {SOAK_FUZZ_S}")));
+    steps.push(
+        Step::cargo(
+            "kernel",
+            root,
+            "test --release -p minflt --test fuzz -- --nocapture",
+        )
+        .with_env("MINFLT_FUZZ_SECONDS", SOAK_KERNEL_S.to_string()),
+    );
     steps.extend(advisories(root));
     steps
 }
