@@ -217,8 +217,8 @@ unsafe impl Machine for Kernel {
                     "the only CPU waits for a word that nobody will change"
                 ));
             }
-            // Who is to change the word may wait for this very CPU, and not every caller can give it
-            // away: those that can ask `should_yield` again.
+            // Who is to change the word may wait for this very CPU. Callers that can give it away
+            // ask `should_yield` again.
             pause();
             if sched::turn_is_over() && interrupts::are_enabled() {
                 return;

@@ -30,7 +30,7 @@ const MIRI_SEEDS_SOAK: u32 = 64;
 /// Seconds that each fuzz target runs for in a soak, from what earlier soaks found.
 const SOAK_FUZZ_S: u32 = 300;
 
-/// Seconds that programs make system calls at random on the kernel in a soak; the tests take thirty.
+/// Seconds that programs make system calls at random on the kernel in a soak; the tests take 30.
 const SOAK_KERNEL_S: u32 = 2 * 3600;
 
 /// Crates that embedders use: they must build without an operating system, and from their packages.

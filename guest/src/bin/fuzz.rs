@@ -1,10 +1,10 @@
 //! System calls at random: whatever a program does, its kernel stays up, and serves others.
 //!
-//! `fuzz SEED ROUNDS [THREADS [FIRST]]`. In each round, from number FIRST (0) on, a child makes a few
-//! hundred calls on up to THREADS threads (2), drawn from [`TABLE`], with arguments that are right,
-//! nearly right or wrong; it touches memory, executes odd instructions, makes processes and threads,
-//! and ends somehow. What ends it is no matter. The parent waits for it, and fails if it does not
-//! end, or if no child can be made any more.
+//! `fuzz SEED ROUNDS [THREADS [FIRST]]`. In each round, from number FIRST (0) on, a child makes a
+//! few hundred calls on up to THREADS threads (2), drawn from [`TABLE`], with arguments that are
+//! right, nearly right or wrong; it touches memory, executes odd instructions, makes processes and
+//! threads, and ends somehow. What ends it is no matter. The parent waits for it, and fails if it
+//! does not end, or if no child can be made any more.
 //!
 //! A child's watchdog ends it after a while, for it may sleep for ever. On one CPU all depends
 //! on SEED and the round only, but for what clocks say.
@@ -56,6 +56,7 @@ mod nr {
     pub(crate) const EXIT: u64 = 60;
     pub(crate) const WAIT4: u64 = 61;
     pub(crate) const UNAME: u64 = 63;
+    pub(crate) const FTRUNCATE: u64 = 77;
     pub(crate) const SHMGET: u64 = 29;
     pub(crate) const SHMCTL: u64 = 31;
     pub(crate) const SHMDT: u64 = 67;
@@ -200,7 +201,7 @@ const TABLE: &[Call] = &[
     ),
     row(nr::SHMDT, 2, &[Arg::Addr]),
     row(74, 2, &[Arg::File]),
-    row(77, 6, &[Arg::File, Arg::Len]),
+    row(nr::FTRUNCATE, 6, &[Arg::File, Arg::Len]),
     row(110, 1, &[]),
     row(149, 4, &[Arg::Addr, Arg::Len]),
     row(150, 3, &[Arg::Addr, Arg::Len]),
@@ -478,21 +479,17 @@ const PATHS: [&[u8]; 5] = [b"/dev/null", b"/dev/zero", b"/fuzz", b"/none", b""];
 
 fn open_files() {
     let path = |index: u64| arena() + 0x100 + 0x20 * index;
-    // SAFETY: (1) none changes memory.
-    unsafe {
-        for file in 0..3 {
-            Raw::call(nr::CLOSE, [file, 0, 0, 0, 0, 0]);
-        }
-        for index in [0, 0, 1, 2] {
-            Raw::call(
-                nr::OPEN,
-                [path(index), 2 * u64::from(index < 2), 0, 0, 0, 0],
-            );
-        }
-        for flags in [0, 0, 4] {
-            let file = Raw::call(nr::MEMFD, [path(4), flags, 0, 0, 0, 0]);
-            Raw::call(77, [file, 64 * PAGE, 0, 0, 0, 0]);
-        }
+    // SAFETY: (1) none of the calls below changes memory.
+    let call = |number, [a, b]: [u64; 2]| unsafe { Raw::call(number, [a, b, 0, 0, 0, 0]) };
+    for file in 0..3 {
+        call(nr::CLOSE, [file, 0]);
+    }
+    for index in [0, 0, 1, 2] {
+        call(nr::OPEN, [path(index), 2 * u64::from(index < 2)]);
+    }
+    for flags in [0, 0, 4] {
+        let file = call(nr::MEMFD, [path(4), flags]);
+        call(nr::FTRUNCATE, [file, 64 * PAGE]);
     }
 }
 

@@ -441,8 +441,8 @@ fn whom_is(whom: Whom, task: &Task) -> bool {
     }
 }
 
-/// Ends all processes whose threads wait for each other, or for nobody; false if a thread sleeps for
-/// another reason. Called on the only CPU when it has nothing to do, now or ever.
+/// Ends all processes whose threads wait for each other, or for nobody; false if a thread sleeps
+/// for another reason. Called on the only CPU when it has nothing to do, now or ever.
 pub(crate) fn end_those_that_wait() -> bool {
     let asleep = || task::threads().filter(|task| task.state() == State::Asleep);
     if asleep().any(|task| !task.own.waits()) || asleep().next().is_none() {
