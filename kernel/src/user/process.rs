@@ -74,6 +74,8 @@ pub(crate) struct Process {
     /// The first task of its parent, or a task that is no thread of a program; `None` if nobody
     /// will wait for it. Guarded by: the family lock, as all below.
     parent: Cell<Option<&'static Task>>,
+    /// Its number, for who only asks.
+    parent_number: Atomic<u32, Kernel>,
     /// The youngest of its own children.
     child: Cell<Option<&'static Task>>,
     /// The next older child of its parent.
@@ -141,6 +143,7 @@ impl Process {
         Self {
             dying: Atomic::new(0),
             parent: Cell::new(None),
+            parent_number: Atomic::new(0),
             child: Cell::new(None),
             sibling: Cell::new(None),
             threads: Cell::new(0),
@@ -199,6 +202,15 @@ impl Process {
         });
     }
 
+    /// The caller has the family lock.
+    fn set_parent(&self, parent: Option<&'static Task>) {
+        let number = parent.map_or(0, |parent| {
+            parent.id().0.saturating_sub(task::first_thread())
+        });
+        self.parent_number.store(number, Ordering::Relaxed);
+        self.parent.set(parent);
+    }
+
     fn seen(&self) -> Seen {
         Seen {
             young: self.young.load(Ordering::Relaxed),
@@ -232,10 +244,7 @@ pub(crate) fn process_number(task: &Task) -> u32 {
 
 /// The number of the parent of the process that `task` belongs to; 0 if it is none.
 pub(crate) fn parent_number(task: &Task) -> u32 {
-    let parent = family(|| of(task).parent.get());
-    parent.map_or(0, |parent| {
-        parent.id().0.saturating_sub(task::first_thread())
-    })
+    of(task).parent_number.load(Ordering::Relaxed)
 }
 
 /// Starts a process of one thread, whose parent is the caller's process, or the caller.
@@ -268,7 +277,7 @@ pub(crate) fn start(
         return Err(error);
     }
     family(|| {
-        process.parent.set(Some(parent));
+        process.set_parent(Some(parent));
         process
             .sibling
             .set(parent.own.process().child.replace(Some(task)));
@@ -336,7 +345,7 @@ pub(super) fn thread_ended(me: &'static Task) {
         let mut child = process.child.take();
         while let Some(task) = child {
             let orphan = task.own.process();
-            orphan.parent.set(None);
+            orphan.set_parent(None);
             if orphan.ended.take() {
                 task::let_go(task);
             }
@@ -422,7 +431,7 @@ fn take_ended(parent: &Task, whom: Whom) -> Result<Option<&'static Task>, Errno>
         if whom_is(whom, task) {
             found = Ok(None);
             if process.ended.take() {
-                process.parent.set(None);
+                process.set_parent(None);
                 parent.own.process().add_usage(process.usage.get());
                 link.set(process.sibling.take());
                 return Ok(Some(task));
