@@ -154,8 +154,8 @@ impl Instance for Pc {
 // tasks. (4) each CPU has one task.
 unsafe impl Machine for Kernel {
     type Instance = Pc;
-    /// The kernel is a test bed before it is fast: lock order is checked.
-    const CHECKED: bool = true;
+    /// As built: a switch at run time would need every type twice.
+    const CHECKED: bool = cfg!(feature = "checks");
 
     #[inline(always)]
     fn cx() -> *const Cx {

@@ -1,14 +1,16 @@
 //! The kernel's command line.
 
 use minflt_mm::{ERAS, Era, Overcommit, era};
+use minflt_sync::Machine;
 
 use crate::arch::serial::say;
+use crate::machine::Kernel;
 
 /// The era where the command line names none.
 const DEFAULT_ERA: &str = "spf-2017";
 
 /// All options.
-const OPTIONS: &str = "era=NAME, overcommit=N, canary, conformance, control=deaf";
+const OPTIONS: &str = "era=NAME, overcommit=N, canary, conformance, control=deaf, minflt.check=1";
 
 /// What the kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +60,13 @@ impl Options {
                 conformance = true;
             } else if word == "control=deaf" {
                 control = Some(Control::Deaf);
+            } else if word == "minflt.check=1" {
+                if !Kernel::CHECKED {
+                    say!(
+                        "minflt: built without lock checks; minflt.check=1 needs --features checks"
+                    );
+                    return None;
+                }
             } else if let Some(value) = word.strip_prefix("era=") {
                 name = value;
             } else if let Some(value) = word.strip_prefix("overcommit=") {
