@@ -1,8 +1,10 @@
 //! The kernel's command line.
 
 use minflt_mm::{ERAS, Era, Overcommit, era};
+use minflt_sync::Machine;
 
 use crate::arch::serial::say;
+use crate::machine::Kernel;
 use crate::words::Words;
 
 /// The era where the command line names none.
@@ -10,7 +12,7 @@ const DEFAULT_ERA: &str = "spf-2017";
 
 /// All options.
 const OPTIONS: &str = "era=NAME, overcommit=N, swap=MIB, canary, conformance, control=deaf|hasty|late, \
-     rdinit=PATH [-- ARGUMENTS]";
+     minflt.check=1, rdinit=PATH [-- ARGUMENTS]";
 
 /// What the kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +112,11 @@ impl<'a> Given<'a> {
         };
         match (name, value) {
             ("canary", None) => self.canary = true,
+            ("minflt.check", Some("1")) if Kernel::CHECKED => {}
+            ("minflt.check", Some("1")) => {
+                say!("minflt: built without lock checks; minflt.check=1 needs --features checks");
+                return false;
+            }
             ("conformance", None) => self.conformance = true,
             ("era", Some(_)) => self.era = value,
             ("rdinit", Some(_)) => self.path = value,

@@ -18,15 +18,15 @@ const BARE: &str = "x86_64-unknown-none";
 pub(crate) enum Locks {
     /// It does.
     Checked,
-    /// It does not, to be measured.
+    /// It does not.
     Unchecked,
 }
 
 /// Builds the kernel; returns its image.
 pub(crate) fn kernel(scratch: &Scratch, locks: Locks) -> Result<PathBuf, Error> {
     let features = match locks {
-        Locks::Checked => "",
-        Locks::Unchecked => "unchecked",
+        Locks::Checked => "checks",
+        Locks::Unchecked => "",
     };
     take(build(scratch, "kernel", features)?, "minflt-kernel")
 }

@@ -120,6 +120,15 @@ pub(crate) fn run(args: &Boot) -> Result<u8, Error> {
         Some(name) => Some(one_era(name)?),
         None => None,
     };
+    let locks = match args.checks {
+        true if kernel != Kernel::Minflt => {
+            return Err(usage(
+                "--checks: only the minflt kernel that is built now has them; use --kernel minflt",
+            ));
+        }
+        true => Locks::Checked,
+        false => Locks::Unchecked,
+    };
     let (program, arguments) = match args.program.split_first() {
         Some((program, arguments)) => (Path::new(program), arguments),
         None => {
@@ -144,7 +153,7 @@ pub(crate) fn run(args: &Boot) -> Result<u8, Error> {
     let init = init(&scratch, &kernel)?;
     let boot = qemu::Boot {
         machine,
-        image: &image(&scratch, &kernel, Locks::Checked)?,
+        image: &image(&scratch, &kernel, locks)?,
         initrd: &initrd(&scratch, &packed, init.as_deref(), &[], machine.mem)?,
         command_line: &command_line,
         timeout: args.timeout,
