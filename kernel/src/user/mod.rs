@@ -39,6 +39,8 @@ pub(crate) struct Own {
     is_user: Cell<bool>,
     /// The base of FS.
     fs: Cell<u64>,
+    /// Faults that it took in the program, so far.
+    faults: Atomic<u64, Kernel>,
     /// How long it had a CPU, until it got one last.
     ran_ns: Cell<u64>,
     /// When it got that.
@@ -86,6 +88,7 @@ impl Own {
             fpu: FpuState::new(),
             is_user: Cell::new(false),
             fs: Cell::new(0),
+            faults: Atomic::new(0),
             ran_ns: Cell::new(0),
             since_ns: Cell::new(0),
             birth: UnsafeCell::new(None),
@@ -97,8 +100,13 @@ impl Own {
         }
     }
 
+    /// Faults that it took in the program, so far.
+    pub(crate) fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
+    }
+
     /// How long it had a CPU, at the time `now`. The caller is the thread.
-    fn ran(&self, now: u64) -> u64 {
+    pub(crate) fn ran(&self, now: u64) -> u64 {
         self.ran_ns.get() + now.saturating_sub(self.since_ns.get())
     }
 
@@ -173,6 +181,7 @@ pub(crate) fn make(
     own.set_leader(Some(leader.unwrap_or(task)));
     own.clear_tid.set(clear_tid);
     own.robust_list.set(0);
+    own.faults.store(0, Ordering::Relaxed);
     own.ran_ns.set(0);
     // SAFETY: (1) the task does not run yet.
     unsafe { *own.birth.get() = Some(birth) };
@@ -287,6 +296,8 @@ fn live(space: &Space<'_>, process: &Process, context: &mut UserContext) -> Opti
                     say!("fault at {addr:#x}, ip {:#x}, {access:?}", context.rip());
                     return Some(Ending::Faulted(signal, access));
                 }
+                let faults = &task::current().own.faults;
+                faults.store(space.thread().faults(), Ordering::Relaxed);
             }
             Trap::Exception(vector, error) => {
                 say!(

@@ -17,7 +17,7 @@ use super::files::Numbers;
 use super::{Birth, Start, make};
 use crate::linux::{EAGAIN, ECHILD};
 use crate::loader::LoadError;
-use crate::machine::Kernel;
+use crate::machine::{self, Kernel};
 use crate::sched;
 use crate::shared::Once;
 use crate::stack::Args;
@@ -66,6 +66,16 @@ pub(crate) struct Usage {
     pub(crate) faults: u64,
 }
 
+impl Usage {
+    /// Both together.
+    const fn with(self, other: Self) -> Self {
+        Self {
+            ns: self.ns + other.ns,
+            faults: self.faults + other.faults,
+        }
+    }
+}
+
 /// A process.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -84,8 +94,10 @@ pub(crate) struct Process {
     threads: Cell<u32>,
     /// How it ends, once that is known.
     ending: Cell<Option<Ending>>,
-    /// What its threads that have ended have used, and its children that were waited for.
+    /// What its threads that have ended have used.
     usage: Cell<Usage>,
+    /// What its children that it has waited for have used, with theirs.
+    children: Cell<Usage>,
     /// Whether it has ended and was not waited for.
     ended: Cell<bool>,
     /// Set before it starts.
@@ -149,6 +161,7 @@ impl Process {
             threads: Cell::new(0),
             ending: Cell::new(None),
             usage: Cell::new(Usage::default()),
+            children: Cell::new(Usage::default()),
             ended: Cell::new(false),
             meanwhile: Cell::new(Meanwhile::Nothing),
             files: Numbers::new(),
@@ -188,18 +201,9 @@ impl Process {
         self.young.add(found, Ordering::Relaxed);
     }
 
-    /// Counts what a thread, which ends, or a child has used.
+    /// Counts what a thread, which ends, has used.
     pub(super) fn count_thread(&self, more: Usage) {
-        family(|| self.add_usage(more));
-    }
-
-    /// The caller has the family lock.
-    fn add_usage(&self, more: Usage) {
-        let Usage { ns, faults } = self.usage.get();
-        self.usage.set(Usage {
-            ns: ns + more.ns,
-            faults: faults + more.faults,
-        });
+        family(|| self.usage.set(self.usage.get().with(more)));
     }
 
     /// The caller has the family lock.
@@ -284,6 +288,7 @@ pub(crate) fn start(
         process.threads.set(1);
         process.ending.set(None);
         process.usage.set(Usage::default());
+        process.children.set(Usage::default());
         process.ended.set(false);
     });
     task.hold();
@@ -382,6 +387,32 @@ fn is_of(task: &Task, leader: &Task) -> bool {
     task.own.leader().is_some_and(|it| it.id() == leader.id())
 }
 
+/// What the caller's process has used: of threads that run, the caller's time and all faults.
+pub(crate) fn usage_of_process() -> Usage {
+    let me = task::current();
+    let leader = leader(me);
+    let running = task::all().iter().filter(|task| is_of(task, leader));
+    let running = Usage {
+        ns: usage_of_thread().ns,
+        faults: running.map(|task| task.own.faults()).sum(),
+    };
+    family(|| of(me).usage.get()).with(running)
+}
+
+/// What the children of the caller's process have used that it has waited for.
+pub(crate) fn usage_of_children() -> Usage {
+    family(|| of(task::current()).children.get())
+}
+
+/// What the caller's thread has used.
+pub(crate) fn usage_of_thread() -> Usage {
+    let own = &task::current().own;
+    Usage {
+        ns: own.ran(machine::now_ns()),
+        faults: own.faults(),
+    }
+}
+
 /// Waits for a child of the caller's process, or of the caller, to end; `None` if none has ended
 /// and `at_once` is set, or the caller's process ends.
 ///
@@ -396,7 +427,7 @@ pub(crate) fn wait(whom: Whom, at_once: bool) -> Result<Option<Reaped>, Errno> {
             let reaped = Reaped {
                 number: number(task),
                 ending: process.ending.get().unwrap_or(Ending::Exited(0)),
-                usage: process.usage.get(),
+                usage: process.usage.get().with(process.children.get()),
                 seen: process.seen(),
             };
             task::let_go(task);
@@ -432,7 +463,9 @@ fn take_ended(parent: &Task, whom: Whom) -> Result<Option<&'static Task>, Errno>
             found = Ok(None);
             if process.ended.take() {
                 process.set_parent(None);
-                parent.own.process().add_usage(process.usage.get());
+                let used = process.usage.get().with(process.children.get());
+                let children = &parent.own.process().children;
+                children.set(children.get().with(used));
                 link.set(process.sibling.take());
                 return Ok(Some(task));
             }
