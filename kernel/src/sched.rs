@@ -261,6 +261,13 @@ impl Queue {
         Some(task)
     }
 
+    /// The next one that is to go where there is room for it: its time has come, or it may no longer
+    /// run here, on CPU `on`.
+    fn take_awake(&mut self, on: u32) -> Option<&'static Task> {
+        let due = self.take_due(machine::now_ns());
+        due.or_else(|| self.take_where(|task| !task.may_run_on(on)))
+    }
+
     /// When the CPU must be interrupted, if it need be.
     fn next_event(&self, now: u64) -> Option<u64> {
         let deadline = self.sleepers.and_then(|task| task.deadline().get());
@@ -399,10 +406,11 @@ pub(crate) fn idle() {
         let me = task::current();
         let cpu = me.cpu();
         let mut held = Held::lock(cpu);
-        let due = held.queue().take_due(machine::now_ns());
-        if let Some(task) = due {
+        if let Some(task) = held.queue().take_awake(cpu) {
             task.set_state(State::Ready);
-            held.queue().append(task);
+            drop(held);
+            place(task);
+            continue;
         }
         if held.queue().len > 0 || steal(&mut held) {
             CPUS[cpu as usize].idle.store(0, Ordering::Relaxed);
@@ -439,9 +447,7 @@ pub(crate) fn tick() {
     let cpu = here();
     loop {
         let mut held = Held::lock(cpu);
-        let due = held.queue().take_due(machine::now_ns());
-        let elsewhere = || Held::queue(&mut held).take_where(|task| !task.may_run_on(cpu));
-        if let Some(task) = due.or_else(elsewhere) {
+        if let Some(task) = held.queue().take_awake(cpu) {
             task.set_state(State::Ready);
             drop(held);
             place(task);
@@ -554,6 +560,10 @@ fn leave(mut held: Held, me: &'static Task) {
         None => panic!("CPU {cpu} has nothing to run"),
     };
     let now = rearm(&mut held);
+    if ptr::eq(next, me) {
+        // Who waits here may run elsewhere only, and goes there soon; the stack stays.
+        return;
+    }
     let _taken_over = ManuallyDrop::new(held);
     next.cx.cpu.set(cpu);
     gdt::set_task(next);

@@ -7,6 +7,7 @@
 use core::arch::global_asm;
 
 use minflt_mm::Errno;
+use x86_64::instructions::interrupts;
 
 use super::paging::USER_END;
 use crate::linux::EFAULT;
@@ -104,6 +105,12 @@ pub(crate) fn load_u32(from: u64) -> Result<u32, Errno> {
     } else {
         Err(EFAULT)
     }
+}
+
+/// The same without sleeping, so that the caller may hold a lock that spins: where the word is not
+/// there, that is an error.
+pub(crate) fn load_u32_if_there(from: u64) -> Result<u32, Errno> {
+    interrupts::without_interrupts(|| load_u32(from))
 }
 
 /// Stores the program's word of 4 bytes at `to`, in one access.

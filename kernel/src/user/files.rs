@@ -13,7 +13,7 @@ use minflt_addr::Pfn;
 use minflt_mm::{Errno, FileHandle, FileOps, IoError, System};
 use minflt_pgtable::Mmu;
 use minflt_sync::order::WaitLock;
-use minflt_sync::{Atomic, Ordering, SpinLock};
+use minflt_sync::{Atomic, Machine, Ordering, SpinLock};
 
 use crate::arch::paging::PAGE;
 use crate::initrd::Archive;
@@ -85,11 +85,13 @@ impl Numbers {
 
     /// The same as those of another process.
     pub(super) fn copy_from(&self, other: &Self) {
-        let theirs = *other.0.lock();
-        for number in theirs.into_iter().filter(|number| *number != 0) {
-            with(usize::from(number) - 1, |open| open.holders += 1);
+        let theirs = other.0.lock();
+        for number in theirs.iter().filter(|number| **number != 0) {
+            with(usize::from(*number) - 1, |open| open.holders += 1);
         }
-        *self.0.lock() = theirs;
+        let copy = *theirs;
+        drop(theirs);
+        *self.0.lock() = copy;
     }
 
     /// Closes all.
@@ -100,26 +102,27 @@ impl Numbers {
         }
     }
 
-    fn at(&self, number: u64) -> Result<usize, Errno> {
+    /// Looks at what the number stands for, which another thread may close right afterwards.
+    fn look<R>(&self, number: u64, look: impl FnOnce(usize, &mut Open) -> R) -> Result<R, Errno> {
         let numbers = self.0.lock();
         let index = usize::try_from(number).ok().and_then(|n| numbers.get(n));
         match index {
-            Some(index) if *index != 0 => Ok(usize::from(*index) - 1),
+            Some(index) if *index != 0 => {
+                let index = usize::from(*index) - 1;
+                Ok(with(index, |open| look(index, open)))
+            }
             _ => Err(EBADF),
         }
     }
 
     /// What the number stands for, to be used without a lock, and its position.
     pub(crate) fn get(&self, number: u64) -> Result<(Kind, u64), Errno> {
-        let index = self.at(number)?;
-        Ok(with(index, |open| (open.kind.share(), open.position)))
+        self.look(number, |_, open| (open.kind.share(), open.position))
     }
 
     /// Sets the position.
     pub(crate) fn set_position(&self, number: u64, position: u64) -> Result<(), Errno> {
-        let index = self.at(number)?;
-        with(index, |open| open.position = position);
-        Ok(())
+        self.look(number, |_, open| open.position = position)
     }
 
     /// Opens a file, and gives it the lowest number that is free.
@@ -130,8 +133,10 @@ impl Numbers {
 
     /// Another number for the same open file.
     pub(crate) fn duplicate(&self, number: u64) -> Result<u64, Errno> {
-        let index = self.at(number)?;
-        with(index, |open| open.holders += 1);
+        let index = self.look(number, |index, open| {
+            open.holders += 1;
+            index
+        })?;
         self.enter(index)
     }
 
@@ -154,21 +159,15 @@ impl Numbers {
 
     /// Takes a number back.
     pub(crate) fn close(&self, number: u64) -> Result<(), Errno> {
-        let index = self.at(number)?;
-        // A number that another thread closes meanwhile is closed once.
         let mut numbers = self.0.lock();
-        let slot = &mut numbers[number as usize];
-        let ours = usize::from(*slot) == index + 1;
-        if ours {
-            *slot = 0;
-        }
+        let slot = usize::try_from(number).ok();
+        let slot = slot.and_then(|n| numbers.get_mut(n)).ok_or(EBADF)?;
+        let index = usize::from(core::mem::take(slot))
+            .checked_sub(1)
+            .ok_or(EBADF)?;
         drop(numbers);
-        if ours {
-            let_go(index);
-            Ok(())
-        } else {
-            Err(EBADF)
-        }
+        let_go(index);
+        Ok(())
     }
 }
 
@@ -231,9 +230,9 @@ fn slots() -> &'static [Slot; MOST_OPEN] {
     }
 }
 
-/// Looks at an open file that the caller holds.
+/// Looks at an open file that the caller holds, or a number whose table it has locked.
 fn with<R>(index: usize, look: impl FnOnce(&mut Open) -> R) -> R {
-    match &mut *slots()[index].lock() {
+    match &mut *slots()[index].lock_second() {
         Some(open) => look(open),
         None => panic!("open file {index} is closed, and used"),
     }
@@ -296,7 +295,8 @@ pub(crate) fn find(sys: &'static System<Kernel>, path: &str) -> Result<Kind, Err
             return file.fill(sys, entry.path, entry.bytes);
         }
         while state == 1 {
-            file.state.wait_until(u32::MAX, 2);
+            // Whoever fills it may sleep for memory.
+            Kernel::pass();
             // ORDERING: Acquire; pairs with [kernel-disk].
             state = file.state.load(Ordering::Acquire);
         }

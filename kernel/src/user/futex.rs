@@ -168,6 +168,18 @@ impl Bucket {
         None
     }
 
+    /// How many wait for `key`.
+    fn count(&self, key: Key) -> u32 {
+        let mut count = 0;
+        let mut at = self.first;
+        while let Some(task) = at {
+            let waiter = task.own.waiter();
+            count += u32::from(waiter.key.get() == Some(key));
+            at = waiter.next.get();
+        }
+        count
+    }
+
     /// Takes out and wakes up to `count` waiters for `key` with one of `bits`; how many.
     fn wake(&mut self, key: Key, bits: u32, count: u32) -> u32 {
         let wanted = |task: &Task| {
@@ -197,8 +209,7 @@ pub(crate) fn wait(key: Key, value: u32, bits: u32, deadline: Option<u64>) -> Re
     let waiter = me.own.waiter();
     loop {
         let mut held = bucket(key.bucket()).lock();
-        // Interrupts are off: a fault ends the load.
-        if let Ok(found) = uaccess::load_u32(key.addr) {
+        if let Ok(found) = uaccess::load_u32_if_there(key.addr) {
             if found != value {
                 return Err(EAGAIN);
             }
@@ -270,7 +281,7 @@ pub(crate) fn requeue(
         let mut high =
             (from_index != to_index).then(|| bucket(from_index.max(to_index)).lock_second());
         if let Some(value) = value {
-            match uaccess::load_u32(key.addr) {
+            match uaccess::load_u32_if_there(key.addr) {
                 Ok(found) if found == value => {}
                 Ok(_) => return Err(EAGAIN),
                 Err(_) => {
@@ -287,6 +298,10 @@ pub(crate) fn requeue(
             None => (&mut *low, None),
         };
         let mut done = from.wake(key, ALL_BITS, wakes);
+        if key == to {
+            // They stay; moved one by one, the same one would come again and again.
+            return Ok(done + from.count(key).min(moves));
+        }
         for _ in 0..moves {
             let wanted = |task: &Task| task.own.waiter().key.get() == Some(key);
             let Some(task) = from.take(wanted) else { break };

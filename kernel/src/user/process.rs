@@ -489,8 +489,9 @@ fn end_all() {
         for task in task::threads() {
             if task.is_taken() {
                 any = true;
-                if task.own.leader().is_some() {
-                    of(task).dying.store(1, Ordering::Relaxed);
+                // It may end, and have none, right now.
+                if let Some(leader) = task.own.leader() {
+                    leader.own.process().dying.store(1, Ordering::Relaxed);
                     sched::unpark(task);
                     sched::disturb(task);
                 }
