@@ -141,6 +141,10 @@ fn start_system(ram: Ranges, options: &Options<'_>) -> &'static System<Kernel> {
     ) {
         Ok(sys) => {
             sys.set_overcommit(options.overcommit);
+            let there = sys.resize_huge_pool(options.huge_pages);
+            if there < options.huge_pages {
+                say!("minflt: {there} huge pages, not {}", options.huge_pages);
+            }
             SYSTEM.set(sys)
         }
         Err(error) => {

@@ -261,8 +261,8 @@ impl Queue {
         Some(task)
     }
 
-    /// The next one that is to go where there is room for it: its time has come, or it may no longer
-    /// run here, on CPU `on`.
+    /// The next one that is to go where there is room for it: its time has come, or it may no
+    /// longer run here, on CPU `on`.
     fn take_awake(&mut self, on: u32) -> Option<&'static Task> {
         let due = self.take_due(machine::now_ns());
         due.or_else(|| self.take_where(|task| !task.may_run_on(on)))

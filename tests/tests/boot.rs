@@ -187,7 +187,10 @@ fn passes(kernel: &Kernel, era: &Era, cpus: u32) {
     );
     assert!(event("signals") >= 3, "{name}");
     assert_eq!(event("out-of-memory"), 0, "{name}");
-    assert_eq!(event("tlb-shootdowns"), 0, "{name}: it runs on one CPU");
+    // On several a program goes to another one now and then, and its flushes reach the one before.
+    if cpus == 1 {
+        assert_eq!(event("tlb-shootdowns"), 0, "{name}");
+    }
 
     let speculated = event("speculative-faults");
     if era.config.fallback_order.speculates() {

@@ -1,5 +1,6 @@
-//! What keeps the kernel off a program's memory where the CPU can: SMEP (nothing there is executed)
-//! and SMAP (nothing is reached but between STAC and CLAC, in `uaccess.s`). Intel SDM volume 3, 4.6.
+//! What keeps the kernel off a program's memory where the CPU can: SMEP (nothing there is
+//! executed) and SMAP (nothing is reached but between STAC and CLAC, in `uaccess.s`). Intel SDM
+//! volume 3, 4.6.
 
 use core::arch::x86_64::__cpuid_count;
 
