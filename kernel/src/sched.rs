@@ -30,7 +30,10 @@
 //! sleeper finds the token, or the waker finds it asleep. *One CPU each, one stack each*: a task is
 //! in a queue, or runs, or sleeps, and it changes between these under the lock of the queue that
 //! `cpu` names; whoever finds it asleep or in a queue holds a lock that its CPU gave back after it
-//! had left its stack. *An idle CPU sees what is queued for it*: it looks and announces that it
+//! had left its stack. It goes from one queue to another while it is ready and in neither, and
+//! `cpu` changes under the lock of the old one: else a waker that had looked at `cpu` before could
+//! find the task asleep in its new queue, whose lock it does not hold, and on its stack still. *An
+//! idle CPU sees what is queued for it*: it looks and announces that it
 //! idles under the lock, with interrupts off until it halts; whoever appends later sees the
 //! announcement and interrupts it.
 //!
@@ -139,8 +142,9 @@ impl Held {
 
     /// The same if it is free.
     fn try_lock(cpu: u32) -> Option<Self> {
-        // INVARIANT: just taken.
-        CPUS[cpu as usize].lock.try_take().then_some(Self(cpu))
+        // INVARIANT: just taken, if `then` calls it. One made in any case would release the lock of
+        // somebody else when it is dropped.
+        CPUS[cpu as usize].lock.try_take().then(|| Self(cpu))
     }
 
     /// Takes the lock of the queue that `task` belongs to. The caller has interrupts off.
@@ -294,7 +298,7 @@ pub(crate) fn set_idler(cpu: u32, idler: &'static Task) {
 /// Makes a task that is new ready to run.
 pub(crate) fn start(task: &'static Task) {
     let were_on = off();
-    place(task);
+    place(Held::lock_of(task), task);
     restore(were_on);
 }
 
@@ -370,8 +374,7 @@ pub(crate) fn unpark(task: &'static Task) {
     if task.state() == State::Asleep {
         task.set_state(State::Ready);
         held.queue().remove_sleeper(task);
-        drop(held);
-        place(task);
+        place(held, task);
     } else {
         drop(held);
     }
@@ -408,8 +411,7 @@ pub(crate) fn idle() {
         let mut held = Held::lock(cpu);
         if let Some(task) = held.queue().take_awake(cpu) {
             task.set_state(State::Ready);
-            drop(held);
-            place(task);
+            place(held, task);
             continue;
         }
         if held.queue().len > 0 || steal(&mut held) {
@@ -449,8 +451,7 @@ pub(crate) fn tick() {
         let mut held = Held::lock(cpu);
         if let Some(task) = held.queue().take_awake(cpu) {
             task.set_state(State::Ready);
-            drop(held);
-            place(task);
+            place(held, task);
             continue;
         }
         if held.queue().len > 0 {
@@ -490,8 +491,9 @@ pub(crate) fn load(mm: Option<&Mm<Kernel>>) {
     unsafe { root.activate() };
 }
 
-/// Puts a task that is ready, and in no queue, into one. The caller has interrupts off.
-fn place(task: &'static Task) {
+/// Puts a task that is ready, and in no queue, into one. `held` is the lock of the queue that it
+/// belonged to: whoever has that, and finds that the task still does, may go by the task's state.
+fn place(mut held: Held, task: &'static Task) {
     let me = here();
     let last = task.queue_cpu();
     let idles = |cpu: &u32| CPUS[*cpu as usize].idle.load(Ordering::Relaxed) == 1;
@@ -506,8 +508,11 @@ fn place(task: &'static Task) {
     } else {
         (0..machine::cpus()).find(fit).unwrap_or(last)
     };
-    task.set_queue_cpu(cpu);
-    let mut held = Held::lock(cpu);
+    if cpu != held.0 {
+        task.set_queue_cpu(cpu);
+        drop(held);
+        held = Held::lock(cpu);
+    }
     held.queue().append(task);
     let only = held.queue().len == 1;
     if cpu == me {
@@ -582,11 +587,12 @@ fn leave(mut held: Held, me: &'static Task) {
 pub(crate) fn arrive() {
     // SAFETY: (1) the task before took it, and forgot it.
     let mut held = unsafe { Held::taken_over() };
-    let left = held.queue().left.take();
-    drop(held);
-    match left {
-        Some(task) if task.state() == State::Free => task::let_go(task),
-        Some(task) => place(task),
+    match held.queue().left.take() {
+        Some(task) if task.state() == State::Free => {
+            drop(held);
+            task::let_go(task);
+        }
+        Some(task) => place(held, task),
         None => {}
     }
 }

@@ -2,6 +2,7 @@
 
 use minflt_mm::Errno;
 
+use super::Caller;
 use crate::arch::paging::PAGE;
 use crate::arch::serial::Serial;
 use crate::arch::uaccess;
@@ -14,8 +15,9 @@ const AT_ONCE: usize = 1024;
 const HERE: u64 = -100_i64 as u64;
 
 /// Runs `each` for pieces of `len` bytes at `addr`, until one comes out short. What was done before
-/// an error counts.
+/// an error counts, and so does what was done before the process began to end.
 fn in_pieces(
+    caller: &Caller<'_, '_>,
     addr: u64,
     len: u64,
     mut each: impl FnMut(u64, &mut [u8]) -> Result<usize, Errno>,
@@ -31,7 +33,7 @@ fn in_pieces(
         match at.and_then(|at| each(at, piece)) {
             Ok(moved) => {
                 done += moved as u64;
-                if moved < piece.len() {
+                if moved < piece.len() || !caller.may_go_on() {
                     break;
                 }
             }
@@ -42,16 +44,22 @@ fn in_pieces(
     Ok(done)
 }
 
-fn read_from(kind: &Kind, position: u64, addr: u64, len: u64) -> Result<u64, Errno> {
+fn read_from(
+    caller: &Caller<'_, '_>,
+    kind: &Kind,
+    position: u64,
+    addr: u64,
+    len: u64,
+) -> Result<u64, Errno> {
     match kind {
         Kind::Console | Kind::Null => Ok(0),
-        Kind::Zero => in_pieces(addr, len, |at, piece| {
+        Kind::Zero => in_pieces(caller, addr, len, |at, piece| {
             piece.fill(0);
             uaccess::copy_to_user(at, piece).map(|()| piece.len())
         }),
         Kind::File(file) => {
             let mut from = position;
-            in_pieces(addr, len, |at, piece| {
+            in_pieces(caller, addr, len, |at, piece| {
                 let read = file.read_bytes_at(from, piece)?;
                 uaccess::copy_to_user(at, &piece[..read])?;
                 from += read as u64;
@@ -61,9 +69,15 @@ fn read_from(kind: &Kind, position: u64, addr: u64, len: u64) -> Result<u64, Err
     }
 }
 
-fn write_to(kind: &Kind, position: u64, addr: u64, len: u64) -> Result<u64, Errno> {
+fn write_to(
+    caller: &Caller<'_, '_>,
+    kind: &Kind,
+    position: u64,
+    addr: u64,
+    len: u64,
+) -> Result<u64, Errno> {
     let mut to = position;
-    in_pieces(addr, len, |at, piece| {
+    in_pieces(caller, addr, len, |at, piece| {
         uaccess::copy_from_user(piece, at)?;
         match kind {
             Kind::Console => Serial::send(piece),
@@ -78,16 +92,18 @@ fn write_to(kind: &Kind, position: u64, addr: u64, len: u64) -> Result<u64, Errn
     })
 }
 
-pub(super) fn read(files: &Numbers, fd: u64, addr: u64, len: u64) -> Result<u64, Errno> {
+pub(super) fn read(caller: &Caller<'_, '_>, fd: u64, addr: u64, len: u64) -> Result<u64, Errno> {
+    let files = caller.process.files();
     let (kind, position) = files.get(fd)?;
-    let done = read_from(&kind, position, addr, len)?;
+    let done = read_from(caller, &kind, position, addr, len)?;
     files.set_position(fd, position.saturating_add(done))?;
     Ok(done)
 }
 
-pub(super) fn write(files: &Numbers, fd: u64, addr: u64, len: u64) -> Result<u64, Errno> {
+pub(super) fn write(caller: &Caller<'_, '_>, fd: u64, addr: u64, len: u64) -> Result<u64, Errno> {
+    let files = caller.process.files();
     let (kind, position) = files.get(fd)?;
-    let done = write_to(&kind, position, addr, len)?;
+    let done = write_to(caller, &kind, position, addr, len)?;
     files.set_position(fd, position.saturating_add(done))?;
     Ok(done)
 }
@@ -102,12 +118,30 @@ fn at(files: &Numbers, fd: u64, offset: u64) -> Result<Kind, Errno> {
     }
 }
 
-pub(super) fn pread(files: &Numbers, [fd, addr, len, offset, ..]: [u64; 6]) -> Result<u64, Errno> {
-    read_from(&at(files, fd, offset)?, offset, addr, len)
+pub(super) fn pread(
+    caller: &Caller<'_, '_>,
+    [fd, addr, len, offset, ..]: [u64; 6],
+) -> Result<u64, Errno> {
+    read_from(
+        caller,
+        &at(caller.process.files(), fd, offset)?,
+        offset,
+        addr,
+        len,
+    )
 }
 
-pub(super) fn pwrite(files: &Numbers, [fd, addr, len, offset, ..]: [u64; 6]) -> Result<u64, Errno> {
-    write_to(&at(files, fd, offset)?, offset, addr, len)
+pub(super) fn pwrite(
+    caller: &Caller<'_, '_>,
+    [fd, addr, len, offset, ..]: [u64; 6],
+) -> Result<u64, Errno> {
+    write_to(
+        caller,
+        &at(caller.process.files(), fd, offset)?,
+        offset,
+        addr,
+        len,
+    )
 }
 
 pub(super) fn lseek(files: &Numbers, fd: u64, offset: u64, whence: u64) -> Result<u64, Errno> {

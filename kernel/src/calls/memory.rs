@@ -151,7 +151,8 @@ pub(super) fn brk(space: &Space<'_>, at: u64) -> Result<u64, Errno> {
 }
 
 /// Some pages at a time, as Linux does: what was told before a bad address stays.
-pub(super) fn mincore(space: &Space<'_>, addr: u64, len: u64, to: u64) -> Result<u64, Errno> {
+pub(super) fn mincore(caller: &Caller<'_, '_>, addr: u64, len: u64, to: u64) -> Result<u64, Errno> {
+    let space = caller.space;
     const AT_ONCE: u64 = 128;
     let mut told = [0; AT_ONCE as usize];
     if len == 0 {
@@ -159,7 +160,7 @@ pub(super) fn mincore(space: &Space<'_>, addr: u64, len: u64, to: u64) -> Result
     }
     let pages = len.div_ceil(PAGE);
     let mut done = 0;
-    while done < pages {
+    while done < pages && caller.may_go_on() {
         let count = (pages - done).min(AT_ONCE);
         let told = &mut told[..count as usize];
         let at = addr.checked_add(done * PAGE).ok_or(Errno::ENOMEM)?;

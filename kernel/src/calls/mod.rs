@@ -8,6 +8,7 @@ mod time;
 
 use crate::arch::trap::UserContext;
 use crate::linux::{self, ENOSYS};
+use crate::sched;
 use crate::space::Space;
 use crate::user::process::Process;
 
@@ -33,14 +34,25 @@ pub(crate) struct Caller<'c, 'm> {
     pub(crate) context: &'c UserContext,
 }
 
+impl Caller<'_, '_> {
+    /// To be called now and then by a call that may take long, holding nothing: others get their
+    /// turn. False if the process ends, and so should the call.
+    fn may_go_on(&self) -> bool {
+        if sched::turn_is_over() {
+            sched::give_way();
+        }
+        !self.process.is_dying()
+    }
+}
+
 /// Serves the call `number`.
 pub(crate) fn call(caller: &Caller<'_, '_>, number: u64, args: [u64; 6]) -> Reply {
     let [a, b, c, d, ..] = args;
     let space = caller.space;
     let numbers = caller.process.files();
     let result = match number {
-        0 => files::read(numbers, a, b, c),
-        1 => files::write(numbers, a, b, c),
+        0 => files::read(caller, a, b, c),
+        1 => files::write(caller, a, b, c),
         2 => files::open(numbers, a, b),
         3 => files::close(numbers, a),
         8 => files::lseek(numbers, a, b, c),
@@ -49,12 +61,12 @@ pub(crate) fn call(caller: &Caller<'_, '_>, number: u64, args: [u64; 6]) -> Repl
         11 => memory::munmap(space, a, b),
         12 => memory::brk(space, a),
         16 => files::ioctl(numbers, a),
-        17 => files::pread(numbers, args),
-        18 => files::pwrite(numbers, args),
+        17 => files::pread(caller, args),
+        18 => files::pwrite(caller, args),
         24 => threads::sched_yield(),
         25 => memory::mremap(space, args),
         26 => memory::msync(space, a, b, c),
-        27 => memory::mincore(space, a, b, c),
+        27 => memory::mincore(caller, a, b, c),
         28 => memory::madvise(space, a, b, c),
         29 => shm::get(space, a, b, c),
         30 => shm::at(space, a, b, c),
