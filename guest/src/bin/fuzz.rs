@@ -3,8 +3,8 @@
 //! `fuzz SEED ROUNDS [THREADS [FIRST]]`. In each round, from number FIRST (0) on, a child makes a
 //! few hundred calls on up to THREADS threads (2), drawn from [`TABLE`], with arguments that are
 //! right, nearly right or wrong; it touches memory, executes odd instructions, makes processes and
-//! threads, and ends somehow. What ends it is no matter. The parent waits for it, and fails if it does not end, or if no child can
-//! be made any more.
+//! threads, and ends somehow. What ends it is no matter. The parent waits for it, and fails if it
+//! does not end, or if no child can be made any more.
 //!
 //! A child's watchdog ends it after a while, for it may sleep for ever. On one CPU all depends
 //! on SEED and the round only, but for what clocks say.
