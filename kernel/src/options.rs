@@ -167,7 +167,9 @@ impl<'a> Given<'a> {
             return Err("conformance and rdinit exclude each other");
         }
         if self.canary && (self.conformance || self.path.is_some()) || self.conformance && memory {
-            return Err("canary is for the smoke; overcommit, swap and hugepages are not for conformance");
+            return Err(
+                "canary is for the smoke; overcommit, swap and hugepages are not for conformance",
+            );
         }
         if self.control.is_some() && !self.conformance && self.path.is_none() {
             return Err("control is for conformance, and for programs");

@@ -39,7 +39,7 @@ pub(crate) struct Own {
     is_user: Cell<bool>,
     /// The base of FS.
     fs: Cell<u64>,
-    /// Faults that it took in the program, so far.
+    /// Faults that it took, until it gave its CPU away last.
     faults: Atomic<u64, Kernel>,
     /// How long it had a CPU, until it got one last.
     ran_ns: Cell<u64>,
@@ -100,7 +100,15 @@ impl Own {
         }
     }
 
-    /// Faults that it took in the program, so far.
+    /// Lets others see the faults of `me`, whose own this is.
+    pub(crate) fn note_faults(&self, me: &Task) {
+        if let Some(space) = me.space() {
+            let faults = space.thread().faults();
+            self.faults.store(faults, Ordering::Relaxed);
+        }
+    }
+
+    /// Faults that it took, until it gave its CPU away last.
     pub(crate) fn faults(&self) -> u64 {
         self.faults.load(Ordering::Relaxed)
     }
@@ -193,6 +201,7 @@ pub(crate) fn make(
 pub(crate) fn exchange(from: &Task, to: &Task, now: u64) {
     if from.own.is_user.get() {
         from.own.ran_ns.set(from.own.ran(now));
+        from.own.note_faults(from);
         // SAFETY: (1) the task that is left, on its CPU.
         unsafe { from.own.fpu.save() };
     }
@@ -262,9 +271,9 @@ fn live(space: &Space<'_>, process: &Process, context: &mut UserContext) -> Opti
         if process.is_dying() {
             return None;
         }
-        if sched::turn_is_over() {
+        // Else it is looked for on the way to the program.
+        if interrupted && sched::turn_is_over() {
             sched::give_way();
-            continue;
         }
         let trap = if meanwhile == Meanwhile::Interrupt && !interrupted {
             context.run_interrupted()
@@ -272,7 +281,10 @@ fn live(space: &Space<'_>, process: &Process, context: &mut UserContext) -> Opti
             context.run()
         };
         interrupted = matches!(trap, Trap::Interrupt);
-        process.count(interrupted);
+        // Where somebody looks: the words are all threads'.
+        if meanwhile != Meanwhile::Nothing {
+            process.count(interrupted);
+        }
         match trap {
             Trap::Syscall(number, args) => {
                 let caller = Caller {
@@ -296,8 +308,6 @@ fn live(space: &Space<'_>, process: &Process, context: &mut UserContext) -> Opti
                     say!("fault at {addr:#x}, ip {:#x}, {access:?}", context.rip());
                     return Some(Ending::Faulted(signal, access));
                 }
-                let faults = &task::current().own.faults;
-                faults.store(space.thread().faults(), Ordering::Relaxed);
             }
             Trap::Exception(vector, error) => {
                 say!(

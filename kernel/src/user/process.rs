@@ -387,9 +387,11 @@ fn is_of(task: &Task, leader: &Task) -> bool {
     task.own.leader().is_some_and(|it| it.id() == leader.id())
 }
 
-/// What the caller's process has used: of threads that run, the caller's time and all faults.
+/// What the caller's process has used: of threads that have not ended, the caller's time, and the
+/// faults of each until it gave its CPU away last.
 pub(crate) fn usage_of_process() -> Usage {
     let me = task::current();
+    me.own.note_faults(me);
     let leader = leader(me);
     let running = task::all().iter().filter(|task| is_of(task, leader));
     let running = Usage {
@@ -406,7 +408,9 @@ pub(crate) fn usage_of_children() -> Usage {
 
 /// What the caller's thread has used.
 pub(crate) fn usage_of_thread() -> Usage {
-    let own = &task::current().own;
+    let me = task::current();
+    let own = &me.own;
+    own.note_faults(me);
     Usage {
         ns: own.ran(machine::now_ns()),
         faults: own.faults(),
