@@ -58,7 +58,7 @@ use crate::arch::{gdt, interrupt, kernel_map, switch};
 use crate::machine::{self, Kernel};
 use crate::shared::{Flag, StaticWord};
 use crate::task::{self, State, Task};
-use crate::user;
+use crate::user::{self, process};
 
 /// How long a task may run while others wait for its CPU. Linux: `base_slice_ns` is about that.
 const TURN_NS: u64 = 3_000_000;
@@ -422,7 +422,13 @@ pub(crate) fn idle() {
         CPUS[cpu as usize].idle.store(1, Ordering::Relaxed);
         let sleepers = held.queue().sleepers.is_some();
         if machine::is_alone() && !sleepers {
-            Kernel::violation(format_args!("all tasks sleep, and nobody will wake one"));
+            CPUS[cpu as usize].idle.store(0, Ordering::Relaxed);
+            drop(held);
+            interrupts::enable();
+            if !process::end_those_that_wait() {
+                Kernel::violation(format_args!("all tasks sleep, and nobody will wake one"));
+            }
+            continue;
         }
         rearm(&mut held);
         drop(held);

@@ -2,11 +2,12 @@
 //!
 //! `smoke` checks and exits with 0; a check that fails panics with its line and exits with 101.
 //! `smoke write-readonly`, `read-unmapped`, `run-data` and `run-revoked` each do one thing that
-//! must end the program by SIGSEGV; they exit with 1 if they live on.
+//! must end the program by SIGSEGV; they exit with 1 if they live on. `smoke wait-for-nobody` never
+//! ends by itself: a kernel that sees as much may end it by SIGKILL.
 #![no_std]
 #![no_main]
 
-use minflt_guest::{Args, Errno, Mapping, PAGE, Prot, Sys, program, say};
+use minflt_guest::{Args, Errno, Mapping, PAGE, Process, Prot, Sys, Word, program, say, together};
 
 program!(main);
 
@@ -20,6 +21,7 @@ fn main(args: Args) -> i32 {
         Some("read-unmapped") => read_unmapped(),
         Some("run-data") => run_data(),
         Some("run-revoked") => run_revoked(),
+        Some("wait-for-nobody") => wait_for_nobody(),
         Some(other) => {
             say!("smoke: no such part: {other}");
             2
@@ -38,6 +40,17 @@ fn checks(args: Args) -> i32 {
     bad_arguments();
     say!("smoke: {PAGES} pages written, verified, discarded, protected and unmapped");
     0
+}
+
+/// Two threads, which wait for the same word, and a parent, which waits for them.
+fn wait_for_nobody() -> i32 {
+    static WORD: Word = Word::new(0);
+    let ended = Process::child(|| {
+        let waited = together(1, &|_| assert_eq!(WORD.wait_while(0), Ok(()), "futex"));
+        i32::from(waited.is_err())
+    });
+    say!("smoke: the wait is over: {ended:?}");
+    1
 }
 
 /// Touches a fresh stack page per level.

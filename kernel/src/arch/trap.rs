@@ -16,6 +16,7 @@ use crate::task;
 /// The vector number that stands for SYSCALL in a frame; exceptions are below 32.
 const SYSCALL: u64 = 256;
 const PAGE_FAULT: u64 = 14;
+const GENERAL_PROTECTION: u64 = 13;
 
 /// The flag that lets interrupts in.
 const INTERRUPTS_ON: u64 = 1 << 9;
@@ -139,6 +140,11 @@ impl UserContext {
 
     /// Runs the program; `before` is called with interrupts off.
     fn enter(&mut self, before: impl FnOnce()) -> Trap {
+        // IRETQ to an address that is not canonical faults in ring 0: a program's entry may be one,
+        // and some CPUs let a program jump there.
+        if self.frame.rip >> 47 != 0 {
+            return Trap::Exception(GENERAL_PROTECTION, 0);
+        }
         let by_sysret = u64::from(self.can_sysret());
         let frame = &raw mut self.frame;
         // Between here and ring 3 GS and the stack do not belong together.

@@ -7,7 +7,7 @@ use super::Caller;
 use crate::arch::uaccess;
 use crate::linux::{EFAULT, EINTR, EINVAL};
 use crate::machine;
-use crate::sched;
+use crate::user;
 
 /// `CLOCK_REALTIME`.
 const REALTIME: u64 = 0;
@@ -84,7 +84,7 @@ pub(super) fn clock_nanosleep(
         if caller.process.is_dying() {
             return Err(EINTR);
         }
-        sched::park_until(Some(deadline));
+        user::park_until(Some(deadline));
     }
     Ok(0)
 }

@@ -16,6 +16,8 @@ pub(crate) enum Ending {
     Faulted(Fault, Access),
     /// By another exception.
     Exception(u64),
+    /// With all others, as each waited for another one.
+    Forgotten,
     /// Before it began.
     NotLoaded(LoadError),
 }
@@ -49,9 +51,10 @@ impl Ending {
         match self {
             Self::Faulted(Fault::MapErr | Fault::AccErr, _) => Signal::SEGV,
             Self::Faulted(Fault::Bus | Fault::Misaligned, _) => Signal::BUS,
-            Self::Faulted(Fault::OutOfMemory, _) | Self::NotLoaded(_) | Self::Exited(_) => {
-                Signal::KILL
-            }
+            Self::Faulted(Fault::OutOfMemory, _)
+            | Self::Forgotten
+            | Self::NotLoaded(_)
+            | Self::Exited(_) => Signal::KILL,
             Self::Exception(vector) => match vector {
                 0 | 16 | 19 => Signal::FPE,
                 1 | 3 => Signal::TRAP,
@@ -82,6 +85,7 @@ impl fmt::Display for Ending {
             Self::Faulted(Fault::Misaligned, _) => write!(f, "SIGBUS (BUS_ADRALN)"),
             Self::Faulted(Fault::OutOfMemory, _) => write!(f, "killed: out of memory"),
             Self::Exception(vector) => write!(f, "killed by exception {vector}"),
+            Self::Forgotten => write!(f, "killed: all waited"),
             Self::NotLoaded(error) => write!(f, "not loaded: {error:?}"),
         }
     }

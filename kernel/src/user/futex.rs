@@ -208,6 +208,9 @@ pub(crate) fn wait(key: Key, value: u32, bits: u32, deadline: Option<u64>) -> Re
     let me = task::current();
     let waiter = me.own.waiter();
     loop {
+        if process::of(me).is_dying() {
+            return Err(EINTR);
+        }
         let mut held = bucket(key.bucket()).lock();
         if let Ok(found) = uaccess::load_u32_if_there(key.addr) {
             if found != value {
@@ -235,7 +238,7 @@ pub(crate) fn wait(key: Key, value: u32, bits: u32, deadline: Option<u64>) -> Re
                 (true, false) => Err(ETIMEDOUT),
             };
         }
-        sched::park_until(deadline);
+        super::park_until(deadline);
     }
 }
 

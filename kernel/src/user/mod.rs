@@ -55,6 +55,8 @@ pub(crate) struct Own {
     robust_list: Cell<u64>,
     /// Its place among those that wait for a word.
     waiter: futex::Waiter,
+    /// 1 while it sleeps as its program asked for. Written by the thread.
+    waits: Atomic<u32, Kernel>,
     /// The process, of the first thread.
     process: Process,
 }
@@ -96,6 +98,7 @@ impl Own {
             clear_tid: Cell::new(0),
             robust_list: Cell::new(0),
             waiter: futex::Waiter::new(),
+            waits: Atomic::new(0),
             process: Process::new(),
         }
     }
@@ -142,6 +145,11 @@ impl Own {
     /// Its place among those that wait for a word.
     pub(crate) const fn waiter(&self) -> &futex::Waiter {
         &self.waiter
+    }
+
+    /// Whether it sleeps as its program asked for, and the process's end wakes it.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits.load(Ordering::Relaxed) == 1
     }
 
     /// The process, if the task is a first thread.
@@ -194,6 +202,14 @@ pub(crate) fn make(
     // SAFETY: (1) the task does not run yet.
     unsafe { *own.birth.get() = Some(birth) };
     Some(task)
+}
+
+/// Sleeps as the caller's program asks for, like [`sched::park_until`].
+pub(crate) fn park_until(deadline: Option<u64>) {
+    let waits = &task::current().own.waits;
+    waits.store(1, Ordering::Relaxed);
+    sched::park_until(deadline);
+    waits.store(0, Ordering::Relaxed);
 }
 
 /// Changes the registers that the kernel does not use from one task's to another's, if they are

@@ -15,13 +15,14 @@ use minflt_sync::{Atomic, Machine, Ordering, SpinLock};
 use super::ending::Ending;
 use super::files::Numbers;
 use super::{Birth, Start, make};
+use crate::arch::serial::say;
 use crate::linux::{EAGAIN, ECHILD};
 use crate::loader::LoadError;
 use crate::machine::{self, Kernel};
 use crate::sched;
 use crate::shared::Once;
 use crate::stack::Args;
-use crate::task::{self, Task};
+use crate::task::{self, State, Task};
 
 /// What the kernel does to a program while it runs, which the program must not notice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -440,7 +441,7 @@ pub(crate) fn wait(whom: Whom, at_once: bool) -> Result<Option<Reaped>, Errno> {
         if at_once || me.own.leader().is_some() && of(me).is_dying() {
             return Ok(None);
         }
-        Kernel::park();
+        super::park_until(None);
     }
 }
 
@@ -452,7 +453,7 @@ pub(crate) fn start_and_await(child: &'static Task, mine: &Process) {
     child.hold();
     sched::start(child);
     while family(|| process.threads.get()) != 0 && !mine.is_dying() {
-        Kernel::park();
+        super::park_until(None);
     }
     task::let_go(child);
 }
@@ -484,6 +485,27 @@ fn whom_is(whom: Whom, task: &Task) -> bool {
         Whom::Any => true,
         Whom::Number(wanted) => number(task) == wanted,
     }
+}
+
+/// Ends all processes whose threads wait for each other, or for nobody; false if a thread sleeps for
+/// another reason. Called on the only CPU when it has nothing to do, now or ever.
+pub(crate) fn end_those_that_wait() -> bool {
+    let asleep = || task::threads().filter(|task| task.state() == State::Asleep);
+    if asleep().any(|task| !task.own.waits()) || asleep().next().is_none() {
+        return false;
+    }
+    say!("minflt: all threads wait, and nobody will wake one: their processes end");
+    for task in asleep() {
+        let process = of(task);
+        family(|| {
+            if process.ending.get().is_none() {
+                process.ending.set(Some(Ending::Forgotten));
+            }
+        });
+        process.dying.store(1, Ordering::Relaxed);
+        sched::unpark(task);
+    }
+    true
 }
 
 /// Ends all processes, and waits until nobody is left of them. The caller is no thread of one.

@@ -26,6 +26,7 @@ fn programs_run_on_the_kernel_and_on_linux() {
     on(&smoke, "minflt");
     the_kernel_says_what_it_is(&smoke);
     time_may_run_out(&smoke);
+    a_wait_without_an_end_is_ended(&smoke);
     match env::var_os("MINFLT_LINUX") {
         Some(_) => on(&smoke, "linux"),
         None => skipped("MINFLT_LINUX names no Linux kernel"),
@@ -88,6 +89,15 @@ fn the_kernel_says_what_it_is(smoke: &Path) {
     }
     assert!(!text(&boot.stdout).contains("minflt:"), "{boot:?}");
     assert_eq!(event(&boot, "speculative-faults"), 0, "{said}");
+}
+
+/// On one CPU the kernel sees that all sleep, and nobody will wake one.
+fn a_wait_without_an_end_is_ended(smoke: &Path) {
+    let boot = boot(smoke, &["--log"], &["wait-for-nobody"]);
+    assert_eq!(boot.status.code(), Some(128 + 9), "{boot:?}");
+    let said = text(&boot.stderr);
+    let why = "minflt: all threads wait, and nobody will wake one: their processes end\n";
+    assert!(said.contains(why), "{said}");
 }
 
 fn time_may_run_out(smoke: &Path) {
