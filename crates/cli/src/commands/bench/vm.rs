@@ -4,7 +4,7 @@
 mod table;
 
 use crate::args::Bench;
-use crate::choice::{counts, era_list, plain_eras};
+use crate::choice::{counts, era_list, eras_of_one_node};
 use crate::commands::boot::lab::{self, Counts, Lab, Side, linux_images};
 use crate::error::{Error, failed, usage};
 use crate::out::{out, table_text};
@@ -299,7 +299,7 @@ fn sides(args: &Bench) -> Result<(Vec<Side>, Option<String>), Error> {
 /// The eras of a list; `all` are those that differ in what this kernel does.
 fn eras(list: &str) -> Result<Vec<Side>, Error> {
     let eras = match list {
-        "all" => plain_eras(),
+        "all" => eras_of_one_node(),
         _ => {
             distinct("--era", list)?;
             era_list(list)?
