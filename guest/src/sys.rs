@@ -46,7 +46,7 @@ impl Errno {
     pub const ENOSYS: Self = Self(38);
 
     /// The error in what a call returned, if it is one.
-    pub(crate) const fn of(result: u64) -> Option<Self> {
+    pub const fn of(result: u64) -> Option<Self> {
         if result >= FIRST_ERROR {
             return Some(Self(result.wrapping_neg()));
         }

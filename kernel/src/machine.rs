@@ -195,8 +195,8 @@ impl Instance for Pc {
 // tasks. (4) `sched.rs` switches in `park`, in `pass`, and where no lock is held.
 unsafe impl Machine for Kernel {
     type Instance = Pc;
-    /// The kernel is a test bed before it is fast: lock order is checked, unless it is measured.
-    const CHECKED: bool = cfg!(not(feature = "unchecked"));
+    /// As built: a switch at run time would need every type twice.
+    const CHECKED: bool = cfg!(feature = "checks");
 
     #[inline(always)]
     fn cx() -> *const Cx {
@@ -239,6 +239,11 @@ unsafe impl Machine for Kernel {
     fn park() {
         might_sleep::<Self>();
         sched::park_until(None);
+    }
+
+    fn park_until(until_ns: u64) {
+        might_sleep::<Self>();
+        sched::park_until(Some(until_ns));
     }
 
     fn unpark(task: TaskId) {

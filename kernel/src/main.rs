@@ -37,7 +37,7 @@ use x86_64::instructions::interrupts;
 use arch::exit::{Verdict, exit};
 use arch::pvh::BootInfo;
 use arch::serial::{Serial, last_words, say};
-use arch::{clock, kernel_map, smp};
+use arch::{clock, kernel_map, protect, smp};
 use frames::Ranges;
 use machine::{Kernel, Pc};
 use options::{Options, Run, has_program};
@@ -141,6 +141,10 @@ fn start_system(ram: Ranges, options: &Options<'_>) -> &'static System<Kernel> {
     ) {
         Ok(sys) => {
             sys.set_overcommit(options.overcommit);
+            let there = sys.resize_huge_pool(options.huge_pages);
+            if there < options.huge_pages {
+                say!("minflt: {there} huge pages, not {}", options.huge_pages);
+            }
             SYSTEM.set(sys)
         }
         Err(error) => {
@@ -154,10 +158,11 @@ fn print_machine(ram: &Ranges, era: &Era) {
     let cpus = machine::cpus();
     let s = if cpus == 1 { "" } else { "s" };
     say!(
-        "minflt: machine: {cpus} CPU{s}, {} MiB of RAM from {:#x} on, {}{}",
+        "minflt: machine: {cpus} CPU{s}, {} MiB of RAM from {:#x} on, {}{}{}",
         ram.bytes() >> 20,
         ram.span().start,
         X86_64::NAME,
+        if protect::has_smap() { ", SMAP" } else { "" },
         if Kernel::CHECKED {
             ", locks checked"
         } else {

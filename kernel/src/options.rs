@@ -1,16 +1,18 @@
 //! The kernel's command line.
 
 use minflt_mm::{ERAS, Era, Overcommit, era};
+use minflt_sync::Machine;
 
 use crate::arch::serial::say;
+use crate::machine::Kernel;
 use crate::words::Words;
 
 /// The era where the command line names none.
 const DEFAULT_ERA: &str = "spf-2017";
 
 /// All options.
-const OPTIONS: &str = "era=NAME, overcommit=N, swap=MIB, canary, conformance, control=deaf|hasty|late, \
-     rdinit=PATH [-- ARGUMENTS]";
+const OPTIONS: &str = "era=NAME, overcommit=N, swap=MIB, hugepages=N, canary, conformance, control=deaf|hasty|late, \
+     minflt.check=1, rdinit=PATH [-- ARGUMENTS]";
 
 /// What the kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +66,8 @@ pub(crate) struct Options<'a> {
     pub(crate) overcommit: Overcommit,
     /// `swap=MIB`: MiB of memory that pages which are not used go to.
     pub(crate) swap: u64,
+    /// `hugepages=N`: how many huge pages are set aside.
+    pub(crate) huge_pages: u64,
     /// `control=NAME`: a promise is broken, to see that this is found.
     pub(crate) control: Option<Control>,
     /// What runs.
@@ -98,6 +102,7 @@ struct Given<'a> {
     conformance: bool,
     overcommit: Option<Overcommit>,
     swap: u64,
+    huge_pages: u64,
     control: Option<Control>,
 }
 
@@ -110,6 +115,11 @@ impl<'a> Given<'a> {
         };
         match (name, value) {
             ("canary", None) => self.canary = true,
+            ("minflt.check", Some("1")) if Kernel::CHECKED => {}
+            ("minflt.check", Some("1")) => {
+                say!("minflt: built without lock checks; minflt.check=1 needs --features checks");
+                return false;
+            }
             ("conformance", None) => self.conformance = true,
             ("era", Some(_)) => self.era = value,
             ("rdinit", Some(_)) => self.path = value,
@@ -126,6 +136,13 @@ impl<'a> Given<'a> {
                     return false;
                 };
                 self.swap = u64::from(mib);
+            }
+            ("hugepages", Some(value)) => {
+                let Ok(pages) = value.parse::<u32>() else {
+                    say!("minflt: hugepages must be a number, got \"{value}\"");
+                    return false;
+                };
+                self.huge_pages = u64::from(pages);
             }
             ("overcommit", Some(value)) => {
                 let number = value.parse().ok();
@@ -145,12 +162,14 @@ impl<'a> Given<'a> {
 
     /// What runs, if the words go together.
     fn run(&self, arguments: Option<&'a str>) -> Result<Run<'a>, &'static str> {
-        let memory = self.overcommit.is_some() || self.swap != 0;
+        let memory = self.overcommit.is_some() || self.swap != 0 || self.huge_pages != 0;
         if self.conformance && self.path.is_some() {
             return Err("conformance and rdinit exclude each other");
         }
         if self.canary && (self.conformance || self.path.is_some()) || self.conformance && memory {
-            return Err("canary is for the smoke, overcommit and swap are not for conformance");
+            return Err(
+                "canary is for the smoke; overcommit, swap and hugepages are not for conformance",
+            );
         }
         if self.control.is_some() && !self.conformance && self.path.is_none() {
             return Err("control is for conformance, and for programs");
@@ -192,6 +211,7 @@ impl<'a> Options<'a> {
                 era,
                 overcommit: given.overcommit.unwrap_or(Overcommit::Heuristic),
                 swap: given.swap,
+                huge_pages: given.huge_pages,
                 control: given.control,
                 run,
             }),

@@ -6,6 +6,7 @@ use crate::words::{did_you_mean, distinct};
 use minflt_mm::config::{
     AnonRmap, Balancing, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge, Hugetlb, Linking,
     Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap, eras_without_files,
+    eras_without_migration,
 };
 use minflt_mm::{Config, ERAS, Era, era};
 use minflt_workload::parse_size;
@@ -55,6 +56,11 @@ pub(crate) fn all_eras() -> Vec<Named> {
 /// The eras that differ where there are no files and no page moves.
 pub(crate) fn plain_eras() -> Vec<Named> {
     eras_without_files().map(named).collect()
+}
+
+/// The eras that differ where there are files and no page moves.
+pub(crate) fn eras_of_one_node() -> Vec<Named> {
+    eras_without_migration().map(named).collect()
 }
 
 fn named(era: &Era) -> Named {

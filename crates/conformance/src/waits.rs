@@ -5,7 +5,7 @@ use crate::{Bed, Broken, Check, ensure};
 use minflt_sync::{Instance, Machine, Ordering, TaskId, this_task};
 
 /// What is checked here.
-pub(crate) const fn checks<B: Bed>() -> [Check<B>; 5] {
+pub(crate) const fn checks<B: Bed>() -> [Check<B>; 6] {
     [
         Check::new(2, "clock", "no clock runs backwards", clock),
         Check::new(
@@ -21,6 +21,12 @@ pub(crate) const fn checks<B: Bed>() -> [Check<B>; 5] {
             token_kept,
         ),
         Check::new(2, "park-sleeps", "who sleeps leaves its CPU alone", sleeps),
+        Check::new(
+            2,
+            "park-until",
+            "a sleep with a time-out ends by its time, and by a wake-up before",
+            timed,
+        ),
         Check::new(
             3,
             "park-wakes",
@@ -132,6 +138,47 @@ fn sleeps<B: Bed>(bed: &B) -> Result<(), Broken> {
             EARLY,
             early <= EARLY,
         )
+    })
+}
+
+/// A sleep that nobody ends, ends by its time; one whose time is far away, by a wake-up.
+fn timed<B: Bed>(bed: &B) -> Result<(), Broken> {
+    /// Short, and so long that the other context comes before.
+    const SOON_NS: u64 = 300_000;
+    const FAR_NS: u64 = 3_000_000_000;
+    let at = bed.machine();
+    let board = Board::<On<B>>::of(&at);
+    bed.run(&at, 2, &|cpu| {
+        let Some(began) = On::<B>::clock_ns() else {
+            return Ok(());
+        };
+        let now = || On::<B>::clock_ns().unwrap_or(0);
+        if cpu == 1 {
+            settle::<On<B>>("the sleeper sleeps for long", 1, || {
+                board.word(STEP).load(Ordering::Acquire)
+            })?;
+            board.word(GO).store(1, Ordering::Release);
+            On::<B>::unpark(sleeper(board));
+            return Ok(());
+        }
+        announce(board);
+        let soon = began + SOON_NS;
+        let mut times = 0;
+        while now() < soon {
+            On::<B>::park_until(soon);
+            times += 1;
+        }
+        ensure("sleeps of 300 us", times, 1, times > 0)?;
+        // What is over already is no reason to sleep.
+        On::<B>::park_until(began);
+        On::<B>::park_for(0);
+        board.word(STEP).store(1, Ordering::Release);
+        let far = now() + FAR_NS;
+        while board.word(GO).load(Ordering::Acquire) == 0 && now() < far {
+            On::<B>::park_until(far);
+        }
+        let left = far.saturating_sub(now());
+        ensure("ns left of a sleep that was ended", left, FAR_NS, left > 0)
     })
 }
 

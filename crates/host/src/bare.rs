@@ -66,6 +66,10 @@ macro_rules! as_the_base {
             Base::<P>::park();
         }
 
+        fn park_until(until_ns: u64) {
+            Base::<P>::park_until(until_ns);
+        }
+
         #[inline(always)]
         fn unpark(task: TaskId) {
             Base::<P>::unpark(task);

@@ -108,6 +108,11 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
         with_current(HostCx::park);
     }
 
+    fn park_until(until_ns: u64) {
+        minflt_sync::lockdep::might_sleep::<Self>();
+        with_current(|here| here.park_until(until_ns));
+    }
+
     fn unpark(task: TaskId) {
         with_current(
             |here| match here.instance().and_then(|at| at.context(task)) {

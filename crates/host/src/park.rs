@@ -53,11 +53,19 @@ impl HostCx {
     /// Sleeps until a token is left. The caller owns the context.
     pub(crate) fn park(&self) {
         self.parked.set(true);
-        self.wait_for_token();
+        self.wait_for_token(None);
         self.parked.set(false);
     }
 
-    fn wait_for_token(&self) {
+    /// Sleeps until a token is left, or the instance's clock is `until_ns`. The caller owns the
+    /// context.
+    pub(crate) fn park_until(&self, until_ns: u64) {
+        self.parked.set(true);
+        self.wait_for_token(Some(until_ns));
+        self.parked.set(false);
+    }
+
+    fn wait_for_token(&self, until_ns: Option<u64>) {
         let Some(instance) = self.instance() else {
             panic!("set-up code would sleep: become a CPU first, `HostInstance::enter`");
         };
@@ -69,6 +77,14 @@ impl HostCx {
                 self.sleep.swap(AWAKE, Ordering::Acquire);
                 return;
             }
+            let left = until_ns.map(|until| until.saturating_sub(instance.now_ns()));
+            if left == Some(0) {
+                if self.exchange(POLLING, AWAKE).is_err() {
+                    // A token came at the last moment.
+                    self.sleep.swap(AWAKE, Ordering::Acquire);
+                }
+                return;
+            }
             let interrupted = self.look();
             let to = if interrupted { AWAKE } else { ASLEEP };
             if self.exchange(POLLING, to).is_err() || interrupted {
@@ -76,7 +92,7 @@ impl HostCx {
             }
             // ORDERING: SeqCst; pairs with [host-sleep].
             if self.pending.0.load(Ordering::SeqCst) == 0 && !instance.has_failed_fenced() {
-                futex_wait(&self.sleep, ASLEEP);
+                futex_wait(&self.sleep, ASLEEP, left);
             }
             // ORDERING: Acquire; pairs with [host-token]. A token stays for the next turn.
             let _ =
@@ -136,11 +152,17 @@ impl HostCx {
     }
 }
 
-/// Sleeps while `word` is `value`; may return early.
-fn futex_wait(word: &AtomicU32, value: u32) {
+/// Sleeps while `word` is `value`, for `ns` nanoseconds at most, if any; may return early.
+fn futex_wait(word: &AtomicU32, value: u32, ns: Option<u64>) {
     let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    let timeout = ptr::null::<libc::timespec>();
-    // SAFETY: the word outlives the call, and the host only reads it; no timeout is given.
+    // Longer than anybody waits.
+    let spec = |ns: u64| libc::timespec {
+        tv_sec: (ns / 1_000_000_000).min(1 << 30) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    };
+    let left = ns.map(spec);
+    let timeout = left.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the word and the time outlive the call, and the host only reads them.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, value, timeout) };
 }
 

@@ -184,6 +184,19 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
         }
     }
 
+    /// Polls: nothing that is simulated waits for time, so the scheduler has no timers.
+    fn park_until(until_ns: u64) {
+        let Some(world) = here::here().filter(|world| !world.is_lost()) else {
+            return;
+        };
+        might_sleep::<Self>();
+        let early = || Self::clock_ns().is_some_and(|now| now < until_ns);
+        while !world.takes_token() && early() {
+            // As long as a timer's interrupt.
+            Self::charge(Cost::Trap);
+        }
+    }
+
     fn unpark(task: TaskId) {
         if let Some(world) = here::here() {
             world.unpark(task);

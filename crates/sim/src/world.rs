@@ -355,6 +355,15 @@ impl<'a> World<'a> {
         self.take_interrupts();
     }
 
+    /// Takes the running task's wake token, if there is one, and interrupts.
+    pub(crate) fn takes_token(&self) -> bool {
+        self.point(Ahead::Never);
+        self.drain();
+        let took = self.core.borrow_mut().take_token(self.current.get());
+        self.take_interrupts();
+        took
+    }
+
     pub(crate) fn unpark(&self, other: TaskId) {
         self.point(Ahead::Never);
         self.drain();

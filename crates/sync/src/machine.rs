@@ -255,6 +255,24 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// it return at once; it may also return early. Acknowledges interrupts.
     fn park();
 
+    /// Sleeps as [`Machine::park`], until [`Machine::clock_ns`] is `until_ns` at the latest, and a
+    /// moment. It may return early, and does not say why: callers look at the clock and at what
+    /// they wait for, and call again. Where time does not pass it returns soon.
+    ///
+    /// This default lets others run for some time: a loop around it polls, and a token stays for
+    /// the next [`Machine::park`].
+    ///
+    /// Linux: schedule_hrtimeout.
+    fn park_until(_until_ns: u64) {
+        Self::pass();
+    }
+
+    /// The same, for `ns` nanoseconds from now on at the most.
+    fn park_for(ns: u64) {
+        let now = Self::clock_ns().unwrap_or(0);
+        Self::park_until(now.saturating_add(ns));
+    }
+
     /// Leaves a wake token for `task`.
     fn unpark(task: TaskId);
 

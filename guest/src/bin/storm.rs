@@ -2,11 +2,11 @@
 //! moves, forks and swaps out meanwhile. No store may be lost, and none may reach what the memory
 //! no longer is.
 //!
-//! `storm [TOUCHERS [ROUNDS [WHAT..]]]`. A toucher stores numbers that grow,
-//! to its own word of each page in turn, and looks at each. What the director does to the pages either leaves that legal,
-//! and then all words are compared with what was stored last; or the touchers stop before, keep
-//! what their CPUs have cached of the pages, and let the kernel store there for them, which it must
-//! refuse, as their own stores would be. WHAT are some of discard, replace, page-out, fork,
+//! `storm [TOUCHERS [ROUNDS [WHAT..]]]`. A toucher stores numbers that grow, to its own word of
+//! each page in turn, and looks at each. What the director does to the pages either leaves that
+//! legal, and then all words are compared with what was stored last; or the touchers stop before,
+//! keep what their CPUs have cached of the pages, and let the kernel store there for them, which it
+//! must refuse, as their own stores would be. WHAT are some of discard, replace, page-out, fork,
 //! protect, move, unmap; all without.
 //!
 //! A frame that was freed is likely to be used again at once, in the same place, where a stale

@@ -32,6 +32,7 @@ fn main(args: Args) -> i32 {
     }
     let done = together(count as usize, &|index| {
         has_its_own_tls();
+        keeps_its_registers(index);
         for round in 0..rounds {
             touches(index, round);
             COUNTED.add(1);
@@ -44,6 +45,29 @@ fn main(args: Args) -> i32 {
     joins_what_has_ended();
     say!("threads: {count} threads, {rounds} rounds each");
     0
+}
+
+/// Registers of vectors are the thread's own, whoever has the CPU in between.
+fn keeps_its_registers(index: u64) {
+    let mine = index.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for _ in 0..20 {
+        let found: u64;
+        // SAFETY: (1) `sched_yield`, by number 24, changes no memory; what it changes is named.
+        unsafe {
+            asm!(
+                "movq xmm9, {mine}",
+                "syscall",
+                "movq {found}, xmm9",
+                mine = in(reg) mine,
+                found = lateout(reg) found,
+                inout("rax") 24_u64 => _,
+                lateout("rcx") _,
+                lateout("r11") _,
+                options(nostack),
+            );
+        }
+        assert_eq!(found, mine, "XMM9");
+    }
 }
 
 /// FS points to the control block, whose first word is its own address.

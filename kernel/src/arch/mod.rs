@@ -10,6 +10,7 @@ mod idt;
 pub(crate) mod interrupt;
 pub(crate) mod kernel_map;
 pub(crate) mod paging;
+pub(crate) mod protect;
 pub(crate) mod pvh;
 pub(crate) mod serial;
 pub(crate) mod smp;
@@ -25,5 +26,8 @@ pub(crate) fn init() {
     idt::load();
     syscall::enable();
     fpu::enable();
+    // SAFETY: (1) first thing at boot.
+    unsafe { protect::patch() };
+    protect::enable();
     interrupt::mask_old_controllers();
 }

@@ -14,7 +14,7 @@ use x86_64::instructions::interrupts;
 use super::paging::{self, PAGE};
 use super::pvh::BootInfo;
 use super::serial::say;
-use super::{apic, clock, fpu, gdt, idt, interrupt, kernel_map, syscall};
+use super::{apic, clock, fpu, gdt, idt, interrupt, kernel_map, protect, syscall};
 use crate::acpi::{MAX_CPUS, Madt, Physical};
 use crate::machine;
 use crate::shared::Once;
@@ -164,6 +164,7 @@ extern "C" fn ap_main(cpu: u32) -> ! {
     idt::load();
     syscall::enable();
     fpu::enable();
+    protect::enable();
     interrupt::enable_apic();
     task::adopt(cpu);
     interrupts::enable();

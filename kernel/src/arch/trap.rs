@@ -8,7 +8,7 @@ use x86_64::instructions::interrupts;
 use x86_64::registers::control::Cr2;
 
 use super::paging::USER_END;
-use super::{gdt, interrupt, uaccess};
+use super::{gdt, interrupt, protect, uaccess};
 use crate::fault;
 use crate::sched;
 use crate::task;
@@ -20,10 +20,13 @@ const GENERAL_PROTECTION: u64 = 13;
 
 /// The flag that lets interrupts in.
 const INTERRUPTS_ON: u64 = 1 << 9;
+/// The flag that STAC sets, which lets the kernel reach programs' memory under SMAP.
+const MAY_REACH_PROGRAMS: u64 = 1 << 18;
 /// The flags set when a program starts: the bit that is always one, and interrupts.
 const START_FLAGS: u64 = 1 << 1 | INTERRUPTS_ON;
 
 global_asm!(
+    include_str!("smap.s"),
     include_str!("trap.s"),
     frame_cs = const offset_of!(Frame, cs),
     frame_size = const size_of::<Frame>(),
@@ -238,6 +241,9 @@ extern "C" fn kernel_trap(frame: &mut Frame) {
         panic!("an access to a program, and there is none: {addr:#x}");
     };
     let access = fault::access(frame.error);
+    if protect::has_smap() && frame.rflags & MAY_REACH_PROGRAMS == 0 {
+        panic!("an access to a program without leave: {frame:#x?}");
+    }
     // A fault may sleep, and wait for other CPUs: who has interrupts off takes what is there.
     if frame.rflags & INTERRUPTS_ON == 0 {
         frame.rip = give_up;

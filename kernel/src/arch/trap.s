@@ -73,6 +73,7 @@ trap_stubs:
 
     .balign 16
 trap_common:
+    CLAC
     PUSH_REGISTERS
     test byte ptr [rsp + {frame_cs}], 3
     jz 1f
@@ -92,6 +93,7 @@ leave_user:
     // program's `Frame` does not hold what was pushed. `kernel_trap` ends the kernel.
     .balign 16
 trap_fatal:
+    CLAC
     PUSH_REGISTERS
     // From the kernel. The CPU aligned the stack before it pushed, and a frame keeps it aligned.
 1:  cld
@@ -142,3 +144,7 @@ enter_user:
     mov rsp, [rsp + {rsp_after_registers}]
     swapgs
     sysretq
+
+    .purgem SITE
+    .purgem STAC
+    .purgem CLAC

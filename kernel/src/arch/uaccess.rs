@@ -12,7 +12,7 @@ use x86_64::instructions::interrupts;
 use super::paging::USER_END;
 use crate::linux::EFAULT;
 
-global_asm!(include_str!("uaccess.s"));
+global_asm!(include_str!("smap.s"), include_str!("uaccess.s"));
 
 /// What `user_load` returns, in two registers.
 #[repr(C)]

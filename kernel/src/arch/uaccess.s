@@ -1,5 +1,7 @@
 // The instructions of the kernel that may touch a program's memory. Intel syntax. If a page fault at
 // one of them, NAME_access, cannot be resolved, `kernel_trap` continues at NAME_failed.
+//
+// With SMAP the kernel reaches a program's memory only between STAC and CLAC (smap.s).
 
     .section .text.uaccess, "ax", @progbits
 
@@ -8,11 +10,13 @@
     .globl user_copy
 user_copy:
     mov rcx, rdx
+    STAC
     .globl user_copy_access
 user_copy_access:
     rep movsb
     .globl user_copy_failed
 user_copy_failed:
+    CLAC
     mov rax, rcx
     ret
 
@@ -21,12 +25,15 @@ user_copy_failed:
     .globl user_load
 user_load:
     xor edx, edx
+    STAC
     .globl user_load_access
 user_load_access:
     mov rax, [rdi]
+    CLAC
     ret
     .globl user_load_failed
 user_load_failed:
+    CLAC
     mov edx, 1
     ret
 
@@ -35,12 +42,15 @@ user_load_failed:
     .globl user_store
 user_store:
     xor eax, eax
+    STAC
     .globl user_store_access
 user_store_access:
     mov [rdi], rsi
+    CLAC
     ret
     .globl user_store_failed
 user_store_failed:
+    CLAC
     mov eax, 1
     ret
 
@@ -49,12 +59,15 @@ user_store_failed:
     .globl user_load_u32
 user_load_u32:
     xor edx, edx
+    STAC
     .globl user_load_u32_access
 user_load_u32_access:
     mov eax, [rdi]
+    CLAC
     ret
     .globl user_load_u32_failed
 user_load_u32_failed:
+    CLAC
     mov edx, 1
     ret
 
@@ -63,12 +76,15 @@ user_load_u32_failed:
     .globl user_store_u32
 user_store_u32:
     xor eax, eax
+    STAC
     .globl user_store_u32_access
 user_store_u32_access:
     mov [rdi], esi
+    CLAC
     ret
     .globl user_store_u32_failed
 user_store_u32_failed:
+    CLAC
     mov eax, 1
     ret
 
@@ -79,13 +95,20 @@ user_exchange_u32:
     mov ecx, edx
     xor edx, edx
     mov eax, esi
+    STAC
     .globl user_exchange_u32_access
 user_exchange_u32_access:
     lock cmpxchg [rdi], ecx
+    CLAC
     setne al
     movzx eax, al
     ret
     .globl user_exchange_u32_failed
 user_exchange_u32_failed:
+    CLAC
     mov edx, 1
     ret
+
+    .purgem SITE
+    .purgem STAC
+    .purgem CLAC

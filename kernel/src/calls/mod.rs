@@ -83,6 +83,7 @@ pub(crate) fn call(caller: &Caller<'_, '_>, number: u64, args: [u64; 6]) -> Repl
         67 => shm::dt(space, a),
         74 => files::fsync(numbers, a),
         77 => files::ftruncate(numbers, a, b),
+        98 => threads::getrusage(a, b),
         110 => threads::getppid(),
         149 => memory::mlock(space, a, b, 0),
         150 => memory::munlock(space, a, b),

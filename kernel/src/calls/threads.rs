@@ -7,14 +7,14 @@ use crate::arch::paging::USER_END;
 use crate::arch::uaccess;
 use crate::linux::{
     CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_DETACHED, CLONE_PARENT_SETTID, CLONE_SETTLS,
-    CLONE_SHARED, CLONE_THREAD, CLONE_VFORK, CLONE_VM, CSIGNAL, EINTR, EINVAL, ENOSYS, ESRCH,
-    SIGCHLD,
+    CLONE_SHARED, CLONE_THREAD, CLONE_VFORK, CLONE_VM, CSIGNAL, EFAULT, EINTR, EINVAL, ENOSYS,
+    ESRCH, SIGCHLD,
 };
 use crate::machine::{self, Kernel};
 use crate::sched;
 use crate::task::{self, Task};
 use crate::user::futex::{self, ALL_BITS, Key};
-use crate::user::process::{self, Meanwhile, Whom};
+use crate::user::process::{self, Meanwhile, Usage, Whom};
 use crate::user::{Birth, Start};
 
 /// A thread of this process (`CLONE_THREAD`), or a process: with a copy of the address space, or
@@ -97,11 +97,6 @@ pub(super) fn vfork(caller: &Caller<'_, '_>) -> Result<u64, Errno> {
 /// has used, the time is all counted as the program's, and all faults as minor ones.
 pub(super) fn wait4(number: u64, status: u64, options: u64, usage: u64) -> Result<u64, Errno> {
     const NO_HANG: u64 = 1;
-    /// Words of `struct rusage`, and which is what.
-    const USAGE: usize = 18;
-    const SECONDS: usize = 0;
-    const MICROSECONDS: usize = 1;
-    const MINOR_FAULTS: usize = 8;
     if options & !NO_HANG != 0 {
         return Err(EINVAL);
     }
@@ -116,19 +111,42 @@ pub(super) fn wait4(number: u64, status: u64, options: u64, usage: u64) -> Resul
                 uaccess::store_u32(status, reaped.ending.wait_status())?;
             }
             if usage != 0 {
-                let mut words = [0; USAGE];
-                words[SECONDS] = reaped.usage.ns / 1_000_000_000;
-                words[MICROSECONDS] = reaped.usage.ns / 1000 % 1_000_000;
-                words[MINOR_FAULTS] = reaped.usage.faults;
-                for (at, word) in (usage..).step_by(8).zip(words) {
-                    uaccess::store(at, word)?;
-                }
+                store_usage(usage, reaped.usage)?;
             }
             Ok(u64::from(reaped.number))
         }
         None if options & NO_HANG != 0 => Ok(0),
         None => Err(EINTR),
     }
+}
+
+/// Of a process, or of its children, or of the caller's thread; as [`wait4`] tells it.
+pub(super) fn getrusage(who: u64, at: u64) -> Result<u64, Errno> {
+    let usage = match who as i32 {
+        0 => process::usage_of_process(),
+        -1 => process::usage_of_children(),
+        1 => process::usage_of_thread(),
+        _ => return Err(EINVAL),
+    };
+    store_usage(at, usage)?;
+    Ok(0)
+}
+
+/// Stores a `struct rusage`.
+fn store_usage(at: u64, usage: Usage) -> Result<(), Errno> {
+    const WORDS: usize = 18;
+    const SECONDS: usize = 0;
+    const MICROSECONDS: usize = 1;
+    const MINOR_FAULTS: usize = 8;
+    let mut words = [0; WORDS];
+    words[SECONDS] = usage.ns / 1_000_000_000;
+    words[MICROSECONDS] = usage.ns / 1000 % 1_000_000;
+    words[MINOR_FAULTS] = usage.faults;
+    for (index, word) in words.into_iter().enumerate() {
+        let at = at.checked_add(8 * index as u64).ok_or(EFAULT)?;
+        uaccess::store(at, word)?;
+    }
+    Ok(())
 }
 
 pub(super) fn getpid() -> Result<u64, Errno> {

@@ -39,6 +39,8 @@ pub(crate) struct Own {
     is_user: Cell<bool>,
     /// The base of FS.
     fs: Cell<u64>,
+    /// Faults that it took, until it gave its CPU away last.
+    faults: Atomic<u64, Kernel>,
     /// How long it had a CPU, until it got one last.
     ran_ns: Cell<u64>,
     /// When it got that.
@@ -88,6 +90,7 @@ impl Own {
             fpu: FpuState::new(),
             is_user: Cell::new(false),
             fs: Cell::new(0),
+            faults: Atomic::new(0),
             ran_ns: Cell::new(0),
             since_ns: Cell::new(0),
             birth: UnsafeCell::new(None),
@@ -100,8 +103,21 @@ impl Own {
         }
     }
 
+    /// Lets others see the faults of `me`, whose own this is.
+    pub(crate) fn note_faults(&self, me: &Task) {
+        if let Some(space) = me.space() {
+            let faults = space.thread().faults();
+            self.faults.store(faults, Ordering::Relaxed);
+        }
+    }
+
+    /// Faults that it took, until it gave its CPU away last.
+    pub(crate) fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
+    }
+
     /// How long it had a CPU, at the time `now`. The caller is the thread.
-    fn ran(&self, now: u64) -> u64 {
+    pub(crate) fn ran(&self, now: u64) -> u64 {
         self.ran_ns.get() + now.saturating_sub(self.since_ns.get())
     }
 
@@ -181,6 +197,7 @@ pub(crate) fn make(
     own.set_leader(Some(leader.unwrap_or(task)));
     own.clear_tid.set(clear_tid);
     own.robust_list.set(0);
+    own.faults.store(0, Ordering::Relaxed);
     own.ran_ns.set(0);
     // SAFETY: (1) the task does not run yet.
     unsafe { *own.birth.get() = Some(birth) };
@@ -200,6 +217,7 @@ pub(crate) fn park_until(deadline: Option<u64>) {
 pub(crate) fn exchange(from: &Task, to: &Task, now: u64) {
     if from.own.is_user.get() {
         from.own.ran_ns.set(from.own.ran(now));
+        from.own.note_faults(from);
         // SAFETY: (1) the task that is left, on its CPU.
         unsafe { from.own.fpu.save() };
     }
@@ -269,9 +287,9 @@ fn live(space: &Space<'_>, process: &Process, context: &mut UserContext) -> Opti
         if process.is_dying() {
             return None;
         }
-        if sched::turn_is_over() {
+        // Else it is looked for on the way to the program.
+        if interrupted && sched::turn_is_over() {
             sched::give_way();
-            continue;
         }
         let trap = if meanwhile == Meanwhile::Interrupt && !interrupted {
             context.run_interrupted()
@@ -279,7 +297,10 @@ fn live(space: &Space<'_>, process: &Process, context: &mut UserContext) -> Opti
             context.run()
         };
         interrupted = matches!(trap, Trap::Interrupt);
-        process.count(interrupted);
+        // Where somebody looks: the words are all threads'.
+        if meanwhile != Meanwhile::Nothing {
+            process.count(interrupted);
+        }
         match trap {
             Trap::Syscall(number, args) => {
                 let caller = Caller {

@@ -18,7 +18,7 @@ use super::{Birth, Start, make};
 use crate::arch::serial::say;
 use crate::linux::{EAGAIN, ECHILD};
 use crate::loader::LoadError;
-use crate::machine::Kernel;
+use crate::machine::{self, Kernel};
 use crate::sched;
 use crate::shared::Once;
 use crate::stack::Args;
@@ -67,6 +67,16 @@ pub(crate) struct Usage {
     pub(crate) faults: u64,
 }
 
+impl Usage {
+    /// Both together.
+    const fn with(self, other: Self) -> Self {
+        Self {
+            ns: self.ns + other.ns,
+            faults: self.faults + other.faults,
+        }
+    }
+}
+
 /// A process.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -75,6 +85,8 @@ pub(crate) struct Process {
     /// The first task of its parent, or a task that is no thread of a program; `None` if nobody
     /// will wait for it. Guarded by: the family lock, as all below.
     parent: Cell<Option<&'static Task>>,
+    /// Its number, for who only asks.
+    parent_number: Atomic<u32, Kernel>,
     /// The youngest of its own children.
     child: Cell<Option<&'static Task>>,
     /// The next older child of its parent.
@@ -83,8 +95,10 @@ pub(crate) struct Process {
     threads: Cell<u32>,
     /// How it ends, once that is known.
     ending: Cell<Option<Ending>>,
-    /// What its threads that have ended have used, and its children that were waited for.
+    /// What its threads that have ended have used.
     usage: Cell<Usage>,
+    /// What its children that it has waited for have used, with theirs.
+    children: Cell<Usage>,
     /// Whether it has ended and was not waited for.
     ended: Cell<bool>,
     /// Set before it starts.
@@ -142,11 +156,13 @@ impl Process {
         Self {
             dying: Atomic::new(0),
             parent: Cell::new(None),
+            parent_number: Atomic::new(0),
             child: Cell::new(None),
             sibling: Cell::new(None),
             threads: Cell::new(0),
             ending: Cell::new(None),
             usage: Cell::new(Usage::default()),
+            children: Cell::new(Usage::default()),
             ended: Cell::new(false),
             meanwhile: Cell::new(Meanwhile::Nothing),
             files: Numbers::new(),
@@ -186,18 +202,18 @@ impl Process {
         self.young.add(found, Ordering::Relaxed);
     }
 
-    /// Counts what a thread, which ends, or a child has used.
+    /// Counts what a thread, which ends, has used.
     pub(super) fn count_thread(&self, more: Usage) {
-        family(|| self.add_usage(more));
+        family(|| self.usage.set(self.usage.get().with(more)));
     }
 
     /// The caller has the family lock.
-    fn add_usage(&self, more: Usage) {
-        let Usage { ns, faults } = self.usage.get();
-        self.usage.set(Usage {
-            ns: ns + more.ns,
-            faults: faults + more.faults,
+    fn set_parent(&self, parent: Option<&'static Task>) {
+        let number = parent.map_or(0, |parent| {
+            parent.id().0.saturating_sub(task::first_thread())
         });
+        self.parent_number.store(number, Ordering::Relaxed);
+        self.parent.set(parent);
     }
 
     fn seen(&self) -> Seen {
@@ -233,10 +249,7 @@ pub(crate) fn process_number(task: &Task) -> u32 {
 
 /// The number of the parent of the process that `task` belongs to; 0 if it is none.
 pub(crate) fn parent_number(task: &Task) -> u32 {
-    let parent = family(|| of(task).parent.get());
-    parent.map_or(0, |parent| {
-        parent.id().0.saturating_sub(task::first_thread())
-    })
+    of(task).parent_number.load(Ordering::Relaxed)
 }
 
 /// Starts a process of one thread, whose parent is the caller's process, or the caller.
@@ -269,13 +282,14 @@ pub(crate) fn start(
         return Err(error);
     }
     family(|| {
-        process.parent.set(Some(parent));
+        process.set_parent(Some(parent));
         process
             .sibling
             .set(parent.own.process().child.replace(Some(task)));
         process.threads.set(1);
         process.ending.set(None);
         process.usage.set(Usage::default());
+        process.children.set(Usage::default());
         process.ended.set(false);
     });
     task.hold();
@@ -337,7 +351,7 @@ pub(super) fn thread_ended(me: &'static Task) {
         let mut child = process.child.take();
         while let Some(task) = child {
             let orphan = task.own.process();
-            orphan.parent.set(None);
+            orphan.set_parent(None);
             if orphan.ended.take() {
                 task::let_go(task);
             }
@@ -374,6 +388,36 @@ fn is_of(task: &Task, leader: &Task) -> bool {
     task.own.leader().is_some_and(|it| it.id() == leader.id())
 }
 
+/// What the caller's process has used: of threads that have not ended, the caller's time, and the
+/// faults of each until it gave its CPU away last.
+pub(crate) fn usage_of_process() -> Usage {
+    let me = task::current();
+    me.own.note_faults(me);
+    let leader = leader(me);
+    let running = task::all().iter().filter(|task| is_of(task, leader));
+    let running = Usage {
+        ns: usage_of_thread().ns,
+        faults: running.map(|task| task.own.faults()).sum(),
+    };
+    family(|| of(me).usage.get()).with(running)
+}
+
+/// What the children of the caller's process have used that it has waited for.
+pub(crate) fn usage_of_children() -> Usage {
+    family(|| of(task::current()).children.get())
+}
+
+/// What the caller's thread has used.
+pub(crate) fn usage_of_thread() -> Usage {
+    let me = task::current();
+    let own = &me.own;
+    own.note_faults(me);
+    Usage {
+        ns: own.ran(machine::now_ns()),
+        faults: own.faults(),
+    }
+}
+
 /// Waits for a child of the caller's process, or of the caller, to end; `None` if none has ended
 /// and `at_once` is set, or the caller's process ends.
 ///
@@ -388,7 +432,7 @@ pub(crate) fn wait(whom: Whom, at_once: bool) -> Result<Option<Reaped>, Errno> {
             let reaped = Reaped {
                 number: number(task),
                 ending: process.ending.get().unwrap_or(Ending::Exited(0)),
-                usage: process.usage.get(),
+                usage: process.usage.get().with(process.children.get()),
                 seen: process.seen(),
             };
             task::let_go(task);
@@ -423,8 +467,10 @@ fn take_ended(parent: &Task, whom: Whom) -> Result<Option<&'static Task>, Errno>
         if whom_is(whom, task) {
             found = Ok(None);
             if process.ended.take() {
-                process.parent.set(None);
-                parent.own.process().add_usage(process.usage.get());
+                process.set_parent(None);
+                let used = process.usage.get().with(process.children.get());
+                let children = &parent.own.process().children;
+                children.set(children.get().with(used));
                 link.set(process.sibling.take());
                 return Ok(Some(task));
             }

@@ -46,6 +46,8 @@ pub(crate) enum Defect {
     IrqAlwaysOn,
     /// `park` returns at once.
     ParkEmpty,
+    /// `park_until` sleeps to its time, whoever wakes it.
+    ParkUntilDeaf,
     /// Each third wake-up of a CPU is lost.
     UnparkLoses,
     /// Interrupts are not sent.
@@ -193,6 +195,14 @@ unsafe impl Machine for Faulty {
     fn park() {
         if !has(Defect::ParkEmpty) {
             Sound::park();
+        }
+    }
+
+    fn park_until(until_ns: u64) {
+        Sound::park_until(until_ns);
+        let early = || Self::clock_ns().is_some_and(|now| now < until_ns);
+        while has(Defect::ParkUntilDeaf) && early() {
+            Sound::park_until(until_ns);
         }
     }
 

@@ -77,6 +77,7 @@ const SEEN: &[(Defect, &[&str])] = &[
     (Defect::IrqNotCounted, &["irq-state", "ipi-deferred"]),
     (Defect::IrqAlwaysOn, &["irq-state"]),
     (Defect::ParkEmpty, &["park-sleeps", "ipi-in-park"]),
+    (Defect::ParkUntilDeaf, &["park-until"]),
     (Defect::UnparkLoses, &["park-token", "park-wakes"]),
     (Defect::IpiLost, &["ipi-in-pass", "ipi-to-whom"]),
     (Defect::IpiToAll, &["ipi-to-whom"]),

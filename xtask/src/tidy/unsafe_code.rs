@@ -10,8 +10,8 @@ use super::tree::Tree;
 /// - what makes a guard of what keeps VMAs, nodes or tables: `space/{look,vma_lock}.rs`,
 ///   `space/tree/node.rs`, `entry/walk.rs`, `pages/interval.rs`;
 /// - what frees: `memory/{lifetime,counted}.rs`, `space/vma.rs`, `space/tree/change/making.rs`,
-///   `entry/{table,zap}.rs`, `call/{handle,munmap}.rs`, `change/`, and objects with counts of their
-///   own, in `pages/file/`, `pages/segments/` and `pages/rmap/`;
+///   `entry/{table,zap}.rs`, `call/{handle,kernel_pages,munmap}.rs`, `change/`, and objects with
+///   counts of their own, in `pages/file/`, `pages/segments/` and `pages/rmap/`;
 /// - what lays out or owns raw memory: `boot.rs`, `memory/swap/`, and `memory/alloc/` for what
 ///   belongs to the CPU that it runs on;
 /// - the interrupt handler `entry/shootdown.rs`, and the ledger, while nothing runs.

@@ -29,6 +29,9 @@ pub(crate) struct Boot {
     /// is the one that the environment variable MINFLT_LINUX names.
     #[arg(long, value_name = "KERNEL", default_value = "minflt")]
     pub(crate) kernel: String,
+    /// Build the minflt kernel with its checks: lock order, and what walks find.
+    #[arg(long)]
+    pub(crate) checks: bool,
     /// A further word of the kernel's command line, such as swap=64; may be given several times.
     #[arg(long, value_name = "WORD")]
     pub(crate) append: Vec<String>,

@@ -45,6 +45,11 @@ pub(crate) const ROWS: &[Row] = &[
         &["--append", "other than rdinit= and --"],
     ),
     boot(
+        "boot of an image with checks",
+        "minflt boot --checks --kernel ./image -- ./a",
+        &["--checks", "use --kernel minflt"],
+    ),
+    boot(
         "boot of a script",
         "minflt boot -- image",
         &["no 64-bit ELF program", "give a static x86-64 program"],

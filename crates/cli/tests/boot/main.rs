@@ -1,5 +1,6 @@
 //! `minflt boot`: the guest's smoke program on the minflt kernel, and on a Linux where
-//! `MINFLT_LINUX` names one; and its storm, in every era. Skipped, with the reason, without QEMU or the kernel's target.
+//! `MINFLT_LINUX` names one; its calls, and its storm, in every era. Skipped, with the reason,
+//! without QEMU or the kernel's target.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::expect_used,
@@ -13,12 +14,14 @@ mod storm;
 use guest::{boot, event, programs, skipped, text};
 use std::env;
 use std::path::Path;
+use std::process::Command;
 
 /// One after the other: each boots a machine.
 #[test]
 fn programs_run_on_the_kernel_and_on_linux() {
     let Some(programs) = programs() else { return };
     storm::all(&programs.join("storm"));
+    calls_are_as_on_linux(&programs.join("calls"));
     let smoke = programs.join("smoke");
     on(&smoke, "minflt");
     the_kernel_says_what_it_is(&smoke);
@@ -28,6 +31,21 @@ fn programs_run_on_the_kernel_and_on_linux() {
         Some(_) => on(&smoke, "linux"),
         None => skipped("MINFLT_LINUX names no Linux kernel"),
     }
+}
+
+/// The program's own checks, on this Linux and on the kernel.
+fn calls_are_as_on_linux(calls: &Path) {
+    let here = Command::new(calls).output().expect("runs");
+    assert_eq!(here.status.code(), Some(0), "{here:?}");
+    for cpus in ["1", "2"] {
+        let boot = boot(calls, &["--checks", "--cpus", cpus], &[]);
+        assert_eq!(boot.status.code(), Some(0), "{boot:?}");
+        assert_eq!(text(&boot.stdout), "calls: all are right\n");
+    }
+    let huge = boot(calls, &["--checks", "--append", "hugepages=4"], &["huge"]);
+    assert_eq!(huge.status.code(), Some(0), "{huge:?}");
+    let none = boot(calls, &["--checks"], &["huge"]);
+    assert_eq!(none.status.code(), Some(101), "{none:?}");
 }
 
 /// The same output, statuses and signals on either kernel.

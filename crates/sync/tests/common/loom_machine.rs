@@ -199,6 +199,13 @@ unsafe impl<const SPIN: bool> Machine for Loom<SPIN> {
         }
     }
 
+    /// Its time is up whenever the others had their turn.
+    fn park_until(_until_ns: u64) {
+        if !world().tasks[me()].token.swap(false, Ordering::Acquire) {
+            loom::thread::yield_now();
+        }
+    }
+
     fn unpark(task: TaskId) {
         let task = &world().tasks[task.0 as usize - 1];
         // An exchange, so that a token left before stays acquired.

@@ -300,8 +300,14 @@ fn file_pages() -> Result<Outcome, Errno> {
     })
 }
 
+/// Maps the file for `work`, after all of it was read into the page cache by another mapping.
 fn with_data(work: impl Fn(&Mapping) -> Result<Outcome, Errno>) -> Result<Outcome, Errno> {
     let file = File::open(DATA, Mode::Read)?;
+    let before = Mapping::of_file(&file, DATA_PAGES)?;
+    for page in 0..DATA_PAGES {
+        let _word = before.load(page * PAGE);
+    }
+    gone(&before)?;
     let data = Mapping::of_file(&file, DATA_PAGES)?;
     let result = work(&data);
     gone(&data)?;

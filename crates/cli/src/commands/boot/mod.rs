@@ -29,6 +29,7 @@ use qemu::{Accel, Booted, CONTENT, Console, Machine, Time};
 use records::Ending;
 use std::env;
 use std::fs;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 /// The most CPUs that the minflt kernel starts.
@@ -120,6 +121,15 @@ pub(crate) fn run(args: &Boot) -> Result<u8, Error> {
         Some(name) => Some(one_era(name)?),
         None => None,
     };
+    let locks = match args.checks {
+        true if kernel != Kernel::Minflt => {
+            return Err(usage(
+                "--checks: only the minflt kernel that is built now has them; use --kernel minflt",
+            ));
+        }
+        true => Locks::Checked,
+        false => Locks::Unchecked,
+    };
     let (program, arguments) = match args.program.split_first() {
         Some((program, arguments)) => (Path::new(program), arguments),
         None => {
@@ -141,10 +151,13 @@ pub(crate) fn run(args: &Boot) -> Result<u8, Error> {
     let _is_there = qemu::program()?;
 
     let scratch = Scratch::new()?;
+    if io::stderr().is_terminal() && !matches!(kernel, Kernel::Image(_)) {
+        complain(format_args!("minflt: building"));
+    }
     let init = init(&scratch, &kernel)?;
     let boot = qemu::Boot {
         machine,
-        image: &image(&scratch, &kernel, Locks::Checked)?,
+        image: &image(&scratch, &kernel, locks)?,
         initrd: &initrd(&scratch, &packed, init.as_deref(), &[], machine.mem)?,
         command_line: &command_line,
         timeout: args.timeout,
