@@ -59,6 +59,8 @@ pub(crate) enum State {
     Running,
     /// It ended, and its budget left something out.
     OverBudget,
+    /// It ended, and a part failed.
+    PartFailed,
     /// It ended with everything.
     Whole,
 }
@@ -69,6 +71,7 @@ impl State {
         match self {
             Self::Running => Some("This run has not ended"),
             Self::OverBudget => Some("The budget of this run ended first"),
+            Self::PartFailed => Some("A part of this run failed"),
             Self::Whole => None,
         }
     }

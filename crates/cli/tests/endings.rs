@@ -129,6 +129,26 @@ fn a_budget_that_is_over_is_said_with_what_it_left_out() {
 }
 
 #[test]
+fn without_qemu_the_kernel_is_skipped_and_the_run_ends_well() {
+    let folder = Folder::new("no-qemu");
+    for (qemu, why) in [("./none", "is not there"), ("/bin/false", "does not run")] {
+        let args = ["reproduce", "--quiet", "--budget", "1ms"];
+        let mut command = minflt(&args, &folder.0);
+        let output = command.env("QEMU", qemu).output().expect("it runs");
+        let said = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let skipped = format!("skipped: {qemu} {why}; install QEMU");
+        assert!(said.contains(&skipped), "{said}");
+        assert!(said.contains("apt install qemu-system-x86"), "{said}");
+        // A posting's rows are not the kernel's.
+        let args = ["reproduce", "2004", "--quiet", "--budget", "1ms"];
+        let output = minflt(&args, &folder.0).output().expect("it runs");
+        let said = String::from_utf8(output.stdout).expect("text");
+        assert!(!said.contains("QEMU"), "{said}");
+    }
+}
+
+#[test]
 fn a_full_disk_is_named_and_the_page_is_there() {
     let folder = Folder::new("full");
     let args = ["reproduce", "2012", "--quiet", "--json", "/dev/full"];

@@ -1,7 +1,7 @@
 //! `minflt bench`: one workload on targets, eras and thread counts.
 
 mod shown;
-mod vm;
+pub(crate) mod vm;
 
 use crate::args::Bench;
 use crate::choice::{Named, counts, eras, size};

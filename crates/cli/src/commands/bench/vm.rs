@@ -5,11 +5,12 @@ mod table;
 
 use crate::args::Bench;
 use crate::choice::{counts, era_list, plain_eras};
-use crate::commands::boot::lab::{Counts, Lab, Side, linux_images};
+use crate::commands::boot::lab::{self, Counts, Lab, Side, linux_images};
 use crate::error::{Error, failed, usage};
 use crate::out::{out, table_text};
 use crate::progress::Progress;
 use crate::words::{did_you_mean, distinct};
+use core::time::Duration;
 use minflt_report::{Table, replace_generated};
 use std::fs;
 use std::path::Path;
@@ -24,6 +25,8 @@ const DOCS: &str = "docs/kernel.md";
 const CPUS: u32 = 2;
 /// Milliseconds that each loop runs.
 const MS: u32 = 2000;
+/// The era that `reproduce` counts instructions in.
+const ERA: &str = "linux-6.15";
 /// Numbers of threads, unless they are given.
 const THREADS: &str = "1,2";
 
@@ -95,23 +98,14 @@ pub(super) fn run(args: &Bench, subject: Subject) -> Result<(), Error> {
     let rounds = args.rounds.get();
     let progress = Progress::new(args.quiet, u64::from(rounds) * sides.len() as u64);
     progress.says("building");
-    let lab = Lab::new(&sides)?;
-    let mut samples: Vec<Samples> = sides.iter().map(|_| Samples::default()).collect();
-    // In turn, so that what changes on this computer changes for all.
-    for _ in 0..rounds {
-        for (side, samples) in sides.iter().zip(&mut samples) {
-            progress.says(&side.name);
-            let printed = lab.run(side, subject.counts(), &arguments)?;
-            samples
-                .add(&printed)
-                .map_err(|error| failed(&side.name)(&error))?;
-            progress.step();
-        }
-    }
+    let lab = Lab::new(&sides, lab::TIMEOUT)?;
+    let samples = measure(&lab, subject, &sides, &arguments, rounds, &progress)?;
     progress.end();
     let mut tables = table::tables(subject, &sides, &samples, rounds);
     if let Some(last) = tables.last_mut() {
-        last.footnotes.extend(notes(args, subject, &sides, skipped));
+        let command = command(args, subject);
+        last.footnotes
+            .extend(notes(command, subject, &sides, skipped));
     }
     let texts: Vec<_> = tables.iter().map(table_text).collect();
     out!("{}", texts.join("\n"));
@@ -120,6 +114,101 @@ pub(super) fn run(args: &Bench, subject: Subject) -> Result<(), Error> {
         write(subject.name(), &tables.join("\n"))?;
     }
     Ok(())
+}
+
+/// Runs the guest program on each side.
+fn measure(
+    lab: &Lab,
+    subject: Subject,
+    sides: &[Side],
+    arguments: &[&str],
+    rounds: u32,
+    progress: &Progress,
+) -> Result<Vec<Samples>, Error> {
+    let mut samples: Vec<Samples> = sides.iter().map(|_| Samples::default()).collect();
+    // In turn, so that what changes on this computer changes for all.
+    for _ in 0..rounds {
+        for (side, samples) in sides.iter().zip(&mut samples) {
+            progress.says(&side.name);
+            let printed = lab.run(side, subject.counts(), arguments)?;
+            samples
+                .add(&printed)
+                .map_err(|error| failed(&side.name)(&error))?;
+            progress.step();
+        }
+    }
+    Ok(samples)
+}
+
+/// Instructions an operation in one era, with the Linux kernels that the environment names.
+pub(crate) struct Ops {
+    sides: Vec<Side>,
+    /// Why there is no Linux, if so.
+    skipped: Option<String>,
+}
+
+impl Ops {
+    /// The kernels to compare. A Linux that cannot be read is left out.
+    pub(crate) fn new() -> Self {
+        let mut sides = vec![Side::minflt(ERA)];
+        let paths = linux_images().map_err(|why| format!("Linux: skipped: {why}"));
+        let linux = paths.and_then(|paths| {
+            let linux = paths.iter().map(|path| Side::linux(path));
+            let linux: Result<Vec<_>, _> = linux.collect();
+            linux.map_err(|error| format!("Linux: skipped: {error}"))
+        });
+        let skipped = match linux {
+            Ok(linux) => {
+                sides.extend(linux);
+                None
+            }
+            Err(why) => Some(why),
+        };
+        Self { sides, skipped }
+    }
+
+    /// Steps of progress: the build, and each kernel.
+    pub(crate) const fn steps(&self) -> u64 {
+        1 + self.sides.len() as u64
+    }
+
+    /// Builds, boots each kernel, and returns the tables. A machine is ended after `timeout`.
+    pub(crate) fn measure(
+        &self,
+        progress: &Progress,
+        timeout: Duration,
+    ) -> Result<Vec<Table>, Error> {
+        let (subject, sides) = (Subject::Ops, &self.sides);
+        progress.says("building the kernel and its programs");
+        let lab = Lab::new(sides, timeout)?;
+        progress.step();
+        let samples = measure(&lab, subject, sides, &["ops"], 1, progress)?;
+        Ok(self.tables(&samples))
+    }
+
+    fn tables(&self, samples: &[Samples]) -> Vec<Table> {
+        let (subject, sides) = (Subject::Ops, &self.sides);
+        let command = format!("minflt bench {} --era {ERA}", subject.name());
+        let mut tables = table::tables(subject, sides, samples, 1);
+        for table in &mut tables {
+            table.command.clone_from(&command);
+        }
+        if let Some(last) = tables.last_mut() {
+            let skipped = self.skipped.clone();
+            last.footnotes
+                .extend(notes(command, subject, sides, skipped));
+        }
+        tables
+    }
+
+    /// The tables if the minflt kernel alone had printed this.
+    #[cfg(test)]
+    pub(crate) fn tables_of(mut self, printed: &str) -> Result<Vec<Table>, String> {
+        self.sides.truncate(1);
+        let mut samples = Samples::default();
+        samples.add(printed)?;
+        Ok(self.tables(&[samples]))
+    }
 }
 
 /// Refuses options that mean nothing here.
@@ -219,14 +308,8 @@ fn eras(list: &str) -> Result<Vec<Side>, Error> {
     Ok(eras.iter().map(|era| Side::minflt(&era.name)).collect())
 }
 
-/// Conditions, and the command.
-fn notes(args: &Bench, subject: Subject, sides: &[Side], skipped: Option<String>) -> Vec<String> {
-    let mut notes = vec![
-        format!("QEMU: {}", subject.counts().options()),
-        "minflt's kernel: release build, lock order not checked; Linux: \
-         transparent_hugepage=never, else its defaults"
-            .into(),
-    ];
+/// The command, as far as the tables depend on it.
+fn command(args: &Bench, subject: Subject) -> String {
     let mut command = format!("minflt bench {} --era {}", subject.name(), args.choices.era);
     if let Some(on) = args.on.as_deref().filter(|on| !on.contains('=')) {
         command += &format!(" --on {on}");
@@ -237,6 +320,22 @@ fn notes(args: &Bench, subject: Subject, sides: &[Side], skipped: Option<String>
     if args.rounds.get() > 1 {
         command += &format!(" --rounds {}", args.rounds);
     }
+    command
+}
+
+/// Conditions, and the command.
+fn notes(
+    mut command: String,
+    subject: Subject,
+    sides: &[Side],
+    skipped: Option<String>,
+) -> Vec<String> {
+    let mut notes = vec![
+        format!("QEMU: {}", subject.counts().options()),
+        "minflt's kernel: release build, lock order not checked; Linux: \
+         transparent_hugepage=never, else its defaults"
+            .into(),
+    ];
     if sides.iter().any(Side::is_linux) {
         command += ", with the images in MINFLT_LINUX";
     }

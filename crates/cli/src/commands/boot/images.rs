@@ -1,17 +1,19 @@
 //! The kernel and the guest programs, built from this repository.
 
 use crate::error::{Error, failed, usage};
-use crate::out::complain;
 use crate::scratch::Scratch;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::env;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The target of kernel and guest.
 const BARE: &str = "x86_64-unknown-none";
+
+/// What is said where there are no sources.
+const NO_SOURCES: &str = "the sources of the kernel are not here; run from minflt's repository";
 
 /// Whether the kernel checks the order of locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,8 +43,20 @@ fn take(mut built: BTreeMap<String, PathBuf>, name: &str) -> Result<PathBuf, Err
     built.remove(name).ok_or_else(missing)
 }
 
+/// Why nothing can be built here, if so, and how to change that.
+pub(crate) fn missing() -> Option<String> {
+    let Some(root) = root() else {
+        return Some(NO_SOURCES.into());
+    };
+    match has_target(&root.join("kernel")) {
+        Ok(true) => None,
+        Ok(false) => Some(no_target()),
+        Err(error) => Some(no_rust(&error)),
+    }
+}
+
 /// The folder that holds `kernel/` and `guest/`: one that this program runs in or was built in.
-fn root() -> Result<PathBuf, Error> {
+fn root() -> Option<PathBuf> {
     let here = env::current_dir().ok();
     let program = env::current_exe().ok();
     let is_root = |folder: &&Path| {
@@ -52,12 +66,7 @@ fn root() -> Result<PathBuf, Error> {
         .iter()
         .chain(&program)
         .flat_map(|path| path.ancestors());
-    folders.find(is_root).map(Path::to_owned).ok_or_else(|| {
-        usage(
-            "boot: the sources of the kernel are not here; run from minflt's repository, or give an \
-             image by --kernel IMAGE",
-        )
-    })
+    folders.find(is_root).map(Path::to_owned)
 }
 
 /// One line of cargo's messages, as far as it is of use here.
@@ -78,10 +87,12 @@ fn build(
     package: &str,
     features: &str,
 ) -> Result<BTreeMap<String, PathBuf>, Error> {
-    let folder = root()?.join(package);
-    has_target(&folder)?;
-    if io::stderr().is_terminal() {
-        complain(format_args!("minflt: building {}", folder.display()));
+    let or_image = |why: &str| usage(format!("boot: {why}, or give an image by --kernel IMAGE"));
+    let no_cargo = |error| or_image(&no_rust(&error));
+    let root = root().ok_or_else(|| or_image(NO_SOURCES))?;
+    let folder = root.join(package);
+    if !has_target(&folder).map_err(no_cargo)? {
+        return Err(usage(format!("boot: {}", no_target())));
     }
     let mut cargo = tool("cargo", &folder);
     cargo.args([
@@ -95,7 +106,7 @@ fn build(
     }
     cargo.stdout(scratch.output("messages")?);
     cargo.stderr(scratch.output("errors")?);
-    let status = scratch.run(&mut cargo, None).map_err(no_rust)?;
+    let status = scratch.run(&mut cargo, None).map_err(no_cargo)?;
     if status.is_none_or(|status| !status.success()) {
         let errors = scratch.text("errors");
         let first = errors.lines().find(|line| line.starts_with("error"));
@@ -113,25 +124,24 @@ fn build(
     Ok(messages.collect())
 }
 
-/// Refuses to go on without the core library of the bare target.
-fn has_target(folder: &Path) -> Result<(), Error> {
+/// Whether the core library of the bare target is there.
+fn has_target(folder: &Path) -> io::Result<bool> {
     let mut rustc = tool("rustc", folder);
     rustc.args(["--print", "target-libdir", "--target", BARE]);
-    let printed = rustc.output().map_err(no_rust)?;
+    let printed = rustc.output()?;
     let text = String::from_utf8_lossy(&printed.stdout).into_owned();
-    if Path::new(text.trim_end()).is_dir() {
-        return Ok(());
-    }
-    Err(usage(format!(
-        "boot: the kernel's target is not installed; `rustup target add {BARE}` installs it"
-    )))
+    Ok(Path::new(text.trim_end()).is_dir())
 }
 
-fn no_rust(error: io::Error) -> Error {
-    usage(format!(
-        "boot: cannot run Rust's tools to build the kernel: {error}; install rustup from \
-         https://rustup.rs, or give an image by --kernel IMAGE"
-    ))
+fn no_target() -> String {
+    format!("the kernel's target is not installed; `rustup target add {BARE}` installs it")
+}
+
+fn no_rust(error: &io::Error) -> String {
+    format!(
+        "cannot run Rust's tools to build the kernel: {error}; install rustup from \
+         https://rustup.rs"
+    )
 }
 
 /// A tool of Rust, without what a cargo that runs this program told it: that is not meant for

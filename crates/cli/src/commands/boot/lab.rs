@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// RAM of a machine.
 const MEM: u64 = 512 << 20;
-/// A machine that takes longer has hung.
-const TIMEOUT: Duration = Duration::from_secs(900);
+/// A machine that takes longer has hung, unless the command has less time.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(900);
 /// The file that `bench` maps.
 const DATA: usize = 4 << 20;
 
@@ -80,6 +80,11 @@ fn version(path: &Path) -> Option<String> {
     Some(text.to_owned()).filter(|text| line::is_plain(text))
 }
 
+/// Why the minflt kernel can be neither built nor booted here, if so, and how to change that.
+pub(crate) fn missing() -> Option<String> {
+    qemu::missing().or_else(images::missing)
+}
+
 /// What a machine counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Counts {
@@ -113,6 +118,8 @@ impl Counts {
 pub(crate) struct Lab {
     scratch: Scratch,
     bench: Packed,
+    /// A machine is ended after so long.
+    timeout: Duration,
     /// The minflt kernel, if it is wanted.
     image: Option<PathBuf>,
     /// Process 1 of a Linux, if one is wanted.
@@ -121,7 +128,7 @@ pub(crate) struct Lab {
 
 impl Lab {
     /// Builds what these sides need.
-    pub(crate) fn new(sides: &[Side]) -> Result<Self, Error> {
+    pub(crate) fn new(sides: &[Side], timeout: Duration) -> Result<Self, Error> {
         let _is_there = qemu::program()?;
         let scratch = Scratch::new()?;
         let bench = Packed::read(&images::guest(&scratch, "bench")?)?;
@@ -134,6 +141,7 @@ impl Lab {
             init: init.transpose()?.flatten(),
             scratch,
             bench,
+            timeout,
         })
     }
 
@@ -164,7 +172,7 @@ impl Lab {
                 &self.bench.path,
                 arguments,
             )?,
-            timeout: TIMEOUT,
+            timeout: self.timeout,
         };
         let booted = qemu::boot(&self.scratch, &boot, Console::Kept)?;
         match ended(&self.bench.path, &booted)? {

@@ -29,6 +29,7 @@ use qemu::{Accel, Booted, CONTENT, Console, Machine, Time};
 use records::Ending;
 use std::env;
 use std::fs;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 /// The most CPUs that the minflt kernel starts.
@@ -150,6 +151,9 @@ pub(crate) fn run(args: &Boot) -> Result<u8, Error> {
     let _is_there = qemu::program()?;
 
     let scratch = Scratch::new()?;
+    if io::stderr().is_terminal() && !matches!(kernel, Kernel::Image(_)) {
+        complain(format_args!("minflt: building"));
+    }
     let init = init(&scratch, &kernel)?;
     let boot = qemu::Boot {
         machine,

@@ -100,15 +100,30 @@ pub(crate) const CONTENT: i32 = 33;
 
 /// The program.
 pub(crate) fn program() -> Result<PathBuf, Error> {
+    find_program(&name()).ok_or_else(|| usage(format!("boot: {}", how_to_get("is not there"))))
+}
+
+/// Why there is no QEMU, if so, and how to get one.
+pub(crate) fn missing() -> Option<String> {
+    let Some(program) = find_program(&name()) else {
+        return Some(how_to_get("is not there"));
+    };
+    let asked = Command::new(program).arg("--version").output();
+    let runs = asked.is_ok_and(|answer| answer.status.success());
+    (!runs).then(|| how_to_get("does not run"))
+}
+
+fn name() -> PathBuf {
     let name = env::var_os("QEMU").unwrap_or_else(|| "qemu-system-x86_64".into());
-    let name = PathBuf::from(name);
-    find_program(&name).ok_or_else(|| {
-        usage(format!(
-            "boot: {} is not there; install QEMU (Debian: apt install qemu-system-x86), or name it \
-             in the environment variable QEMU",
-            name.display()
-        ))
-    })
+    name.into()
+}
+
+fn how_to_get(what: &str) -> String {
+    format!(
+        "{} {what}; install QEMU (Debian: apt install qemu-system-x86), or name it in the \
+         environment variable QEMU",
+        name().display()
+    )
 }
 
 /// Refuses KVM where it cannot be used.

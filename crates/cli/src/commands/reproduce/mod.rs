@@ -1,4 +1,5 @@
-//! `minflt reproduce`: figures measured here, then the postings' tables, then what came out.
+//! `minflt reproduce`: figures measured here, then the postings' tables, then what came out, then
+//! the kernel in QEMU.
 //!
 //! A line is printed for each measured row as soon as it is there, then two for each claim; all
 //! tables are on the page. Whatever is done is written as it is done ([`Outputs`]).
@@ -6,6 +7,7 @@
 mod docs;
 pub(crate) mod hash;
 mod here;
+mod kernel;
 mod pictures;
 pub(crate) mod proof;
 mod steps;
@@ -124,9 +126,11 @@ impl Job<'_> {
         )?;
         self.progress.end();
         verdict::print(&verdicts);
-        let state = match self.left_out.is_empty() {
-            true => State::Whole,
-            false => State::OverBudget,
+        let kernel = self.kernel()?;
+        let state = match (&kernel, self.left_out.is_empty()) {
+            (Some(_), _) => State::PartFailed,
+            (None, true) => State::Whole,
+            (None, false) => State::OverBudget,
         };
         self.outputs.finish(state)?;
         if self.args.docs {
@@ -152,7 +156,7 @@ impl Job<'_> {
         outln!("page: {}{more}", self.outputs.page().display());
         let hash = hash::check()?;
         outln!("simulated rows hash to {hash:016x}, as committed");
-        Ok(())
+        kernel.map_or(Ok(()), Err)
     }
 
     /// Adds a section to the page, and prints its tables where that is asked for.
