@@ -157,6 +157,10 @@ fn touch(memory: &Mapping, who: usize) {
 }
 
 /// Lets others run now and then. A toucher that has its CPU alone keeps it, and what that caches.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a program waits on the CPU itself, without a machine of ours"
+)]
 fn pause(idle: &mut u32) {
     *idle += 1;
     if *idle == PATIENCE {
@@ -246,8 +250,8 @@ impl Director<'_> {
     fn refused(&self, result: Result<(), Errno>) -> Result<(), Errno> {
         result?;
         self.order(PROBE);
-        for who in 0..self.touchers {
-            let stored = STORED[who].load();
+        for (who, stored) in STORED[..self.touchers].iter().enumerate() {
+            let stored = stored.load();
             if stored != 0 {
                 wrong(format_args!(
                     "a store went through: toucher {who}, {stored} of {PAGES} pages"
@@ -322,8 +326,8 @@ impl Director<'_> {
 
     /// Whether each word has the number that its toucher, which does not store, has stored last.
     fn holds(&self, what: &str, memory: &Mapping) {
-        for who in 0..self.touchers {
-            let last = u64::from(PROGRESS[who].load());
+        for (who, progress) in PROGRESS[..self.touchers].iter().enumerate() {
+            let last = u64::from(progress.load());
             for stored in last - (PAGES - 1)..=last {
                 let found = memory.load(word(who, stored % PAGES));
                 if found != stored {
