@@ -163,7 +163,6 @@ pub(crate) const fn nothing<'w, M: Mmu>() -> Beside<'w, M> {
     Beside {
         below: None,
         above: None,
-        between: None,
     }
 }
 
@@ -191,7 +190,7 @@ pub(crate) fn add_vma<'w, M: Mmu>(
             Some(from) => NewVma::like(mm, *view, from.get())?,
             None => NewVma::new(mm, *view)?,
         }
-        .insert(writers, near.between);
+        .insert(writers);
     }
     let mut plan = Plan::empty(writers, view.range, from);
     plan.change(Some((view, near)))?;

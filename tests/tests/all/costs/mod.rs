@@ -13,4 +13,3 @@ mod locks;
 mod memory;
 mod pages;
 mod sections;
-mod tables;
