@@ -3,6 +3,8 @@
 
 use core::arch::{asm, naked_asm};
 
+use crate::sys;
+
 /// What is done without regard to the program's own objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw;
@@ -82,24 +84,8 @@ impl Raw {
     /// 1. What the call does to the program's memory breaks no object, or the program may fail in
     ///    any way.
     pub unsafe fn call(number: u64, args: [u64; 6]) -> u64 {
-        let result: u64;
-        // SAFETY: (1) the caller's promise; (2) the kernel keeps all registers but rax, rcx, r11.
-        unsafe {
-            asm!(
-                "syscall",
-                inlateout("rax") number => result,
-                in("rdi") args[0],
-                in("rsi") args[1],
-                in("rdx") args[2],
-                in("r10") args[3],
-                in("r8") args[4],
-                in("r9") args[5],
-                lateout("rcx") _,
-                lateout("r11") _,
-                options(nostack),
-            );
-        }
-        result
+        // SAFETY: (1) the caller's promise.
+        unsafe { sys::raw(number, args) }
     }
 
     /// One of the calls that return twice, in the caller; who is new does `then`, and uses no

@@ -220,7 +220,7 @@ impl Sys {
     /// Ends the calling thread only.
     pub fn exit_thread() -> ! {
         loop {
-            // SAFETY: (1) the thread ends; its stack is freed by whoever joins it.
+            // SAFETY: (1) the thread ends; its stack is freed by the thread that joins it.
             let _ = unsafe { call(EXIT, [0; 6]) };
         }
     }
@@ -239,6 +239,19 @@ impl Sys {
 /// # Safety
 /// 1. What the call does to the program's memory breaks no object the program still uses.
 pub(crate) unsafe fn call(number: u64, args: [u64; 6]) -> Result<u64, Errno> {
+    // SAFETY: (1) the caller's promise.
+    let result = unsafe { raw(number, args) };
+    match Errno::of(result) {
+        Some(error) => Err(error),
+        None => Ok(result),
+    }
+}
+
+/// The same; what the kernel returns.
+///
+/// # Safety
+/// 1. As [`call`].
+pub(crate) unsafe fn raw(number: u64, args: [u64; 6]) -> u64 {
     let result: u64;
     // SAFETY: (1) the caller's promise; (2) the kernel keeps all registers but rax, rcx and r11.
     unsafe {
@@ -256,8 +269,5 @@ pub(crate) unsafe fn call(number: u64, args: [u64; 6]) -> Result<u64, Errno> {
             options(nostack),
         );
     }
-    match Errno::of(result) {
-        Some(error) => Err(error),
-        None => Ok(result),
-    }
+    result
 }

@@ -214,11 +214,11 @@ unsafe impl Machine for Kernel {
         while W::load(p, Ordering::Relaxed).wide() & mask.wide() != eq.wide() {
             if is_alone() {
                 Self::violation(format_args!(
-                    "the only CPU waits for a word that nobody will change"
+                    "the only CPU waits for a word that no other will change"
                 ));
             }
-            // Who is to change the word may wait for this very CPU. Callers that can give it away
-            // ask `should_yield` again.
+            // The task that is to change the word may wait for this CPU. Callers that can yield ask
+            // `should_yield` again.
             pause();
             if sched::turn_is_over() && interrupts::are_enabled() {
                 return;

@@ -1,6 +1,6 @@
 //! `rdinit=`: one program of the initial RAM disk, and records of how it ended.
 //!
-//! The records are lines of the kernel's log, for whoever started the machine:
+//! The records are lines of the kernel's log, for `minflt boot` and scripts:
 //!
 //! ```text
 //! exit STATUS      the program exited

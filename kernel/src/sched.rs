@@ -29,13 +29,12 @@
 //! *No wake-up is lost*: token and state are looked at under the lock by both sides, so either the
 //! sleeper finds the token, or the waker finds it asleep. *One CPU each, one stack each*: a task is
 //! in a queue, or runs, or sleeps, and it changes between these under the lock of the queue that
-//! `cpu` names; whoever finds it asleep or in a queue holds a lock that its CPU gave back after it
-//! had left its stack. It goes from one queue to another while it is ready and in neither, and
+//! `cpu` names; a CPU that finds it asleep or in a queue holds a lock that was released after its
+//! stack was left. It goes from one queue to another while it is ready and in neither, and
 //! `cpu` changes under the lock of the old one: else a waker that had looked at `cpu` before could
 //! find the task asleep in its new queue, whose lock it does not hold, and on its stack still. *An
-//! idle CPU sees what is queued for it*: it looks and announces that it
-//! idles under the lock, with interrupts off until it halts; whoever appends later sees the
-//! announcement and interrupts it.
+//! idle CPU sees what is queued for it*: it looks and sets `idle` under the lock, with interrupts
+//! off until it halts; a waker that appends later sees `idle` set, and interrupts it.
 //!
 //! # Cost
 //! A wake-up looks at each CPU once for an idle one, a sleep with a deadline at each earlier one of
@@ -87,9 +86,9 @@ struct Queue {
     len: u32,
     /// Those that sleep until a time, the next one first.
     sleepers: Option<&'static Task>,
-    /// Who runs where nobody else is ready.
+    /// The idle task, which runs while no other is ready.
     idler: Option<&'static Task>,
-    /// Who is to be looked after once its stack is left: it has ended, or goes to another CPU.
+    /// The task before, to be freed or migrated once its stack is left.
     left: Option<&'static Task>,
 }
 
@@ -145,8 +144,8 @@ impl Held {
 
     /// The same if it is free.
     fn try_lock(cpu: u32) -> Option<Self> {
-        // INVARIANT: just taken, if `then` calls it. One made in any case would release the lock of
-        // somebody else when it is dropped.
+        // INVARIANT: just taken, if `then` calls it. One made in any case would release another
+        // CPU's lock when it is dropped.
         CPUS[cpu as usize].lock.try_take().then(|| Self(cpu))
     }
 
@@ -236,7 +235,7 @@ impl Queue {
         }
     }
 
-    /// It is woken by somebody, or its time has come.
+    /// `task` was woken before its deadline.
     fn remove_sleeper(&mut self, task: &'static Task) {
         if task.deadline().take().is_none() {
             return;
@@ -325,12 +324,7 @@ pub(crate) fn turn_is_over() -> bool {
 
 /// Whether the calling CPU has nothing to run.
 pub(crate) fn is_idle() -> bool {
-    let were_on = off();
-    let mut held = Held::lock(here());
-    let idler = held.queue().idler;
-    drop(held);
-    restore(were_on);
-    idler.is_some_and(|idler| ptr::eq(idler, task::current()))
+    task::current().is_idler()
 }
 
 /// Lets the tasks that wait for the CPU have it first, if there are any.
@@ -407,7 +401,7 @@ pub(crate) fn disturb(task: &'static Task) {
     restore(were_on);
 }
 
-/// Ends the running task: nobody runs it again.
+/// Ends the running task, which never runs again.
 pub(crate) fn exit() -> ! {
     interrupts::disable();
     let me = task::current();
@@ -442,7 +436,7 @@ pub(crate) fn idle() {
             drop(held);
             interrupts::enable();
             if !process::end_those_that_wait() {
-                Kernel::violation(format_args!("all tasks sleep, and nobody will wake one"));
+                Kernel::violation(format_args!("all tasks sleep, and none can be woken"));
             }
             continue;
         }
@@ -514,7 +508,7 @@ pub(crate) fn load(mm: Option<&Mm<Kernel>>) {
 }
 
 /// Puts a task that is ready, and in no queue, into one. `held` is the lock of the queue that it
-/// belonged to: whoever has that, and finds that the task still does, may go by the task's state.
+/// belonged to: with that lock, and the task still in that queue, its state is stable.
 fn place(mut held: Held, task: &'static Task) {
     let me = here();
     let last = task.queue_cpu();
@@ -588,7 +582,7 @@ fn leave(mut held: Held, me: &'static Task) {
     };
     let now = rearm(&mut held);
     if ptr::eq(next, me) {
-        // Who waits here may run elsewhere only, and goes there soon; the stack stays.
+        // The tasks in this queue may run elsewhere only; `tick` moves them.
         return;
     }
     let _taken_over = ManuallyDrop::new(held);
@@ -599,8 +593,8 @@ fn leave(mut held: Held, me: &'static Task) {
     if with_loaded(|loaded| loaded.root) != next.root() {
         load(next.active());
     }
-    // SAFETY: (1) it is in no queue any more and runs nowhere, so its stack was left, and nobody
-    // else switches to it; (2) the lock's holder has them off.
+    // SAFETY: (1) it is in no queue any more and runs nowhere, so its stack was left, and no
+    // other CPU switches to it; (2) the lock's holder has them off.
     unsafe { switch::switch(me.stack_pointer(), next.saved_pointer()) };
     arrive();
 }
@@ -613,7 +607,7 @@ pub(crate) fn arrive() {
     match held.queue().left.take() {
         Some(task) if task.state() == State::Free => {
             drop(held);
-            task::let_go(task);
+            task::put(task);
         }
         Some(task) => place(held, task),
         None => {}

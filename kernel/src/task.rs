@@ -1,8 +1,9 @@
-//! Tasks: whoever may have a CPU, as locks, traps and the scheduler see it.
+//! Tasks: the contexts that CPUs run, as locks, traps and the scheduler see them.
 //!
 //! Each CPU has one of its own from the start: the boot CPU's runs `kmain`, the others' do what
-//! `crew.rs` gives them. Another one per CPU runs where nobody else is ready (`sched::idle`). The
-//! rest are threads of programs (`user/`). Who runs is found through GS.
+//! `crew.rs` gives them. Another one per CPU, its idle task, runs while no other is ready
+//! (`sched::idle`). The
+//! rest are threads of programs (`user/`). The running task is found through GS.
 //!
 //! A task's memory and its stack stay for ever, and are used again: others may look at the `Cx` of
 //! a task that has ended.
@@ -75,15 +76,15 @@ pub(crate) struct Task {
     queue_cpu: Atomic<u32, Kernel>,
     /// A bit for each CPU that it may run on.
     allowed: Atomic<u64, Kernel>,
-    /// Who is behind it in the list that it is in. Guarded by: the lock of its queue.
+    /// The next one in the list that it is in. Guarded by: the lock of its queue.
     next: Cell<Option<&'static Self>>,
     /// Until when it sleeps. Guarded by: the lock of its queue.
     deadline: Cell<Option<u64>>,
     /// Where its stack was left.
     saved: UnsafeCell<u64>,
-    /// Pages of its stack that are mapped. Of those that are free, touched by whoever takes it.
+    /// Pages of its stack that are mapped. Of a free one, touched by the CPU that takes it.
     stack_pages: Cell<u64>,
-    /// Who still needs it: itself until its stack is left, and whoever may wait for its process.
+    /// References: its own until its stack is left, and one of the process that it leads.
     holds: Atomic<u32, Kernel>,
     /// What a new one does.
     entry: Cell<Option<fn()>>,
@@ -242,8 +243,8 @@ pub(crate) fn take(entry: fn()) -> Option<&'static Task> {
     Some(task)
 }
 
-/// One of those that needed `task` does not any more.
-pub(crate) fn let_go(task: &'static Task) {
+/// Drops a reference; the last one frees the task.
+pub(crate) fn put(task: &'static Task) {
     // ORDERING: AcqRel: what each did with it comes before its next use; pairs with [kernel-hold].
     if task.holds.sub(1, Ordering::AcqRel) == 1 {
         give_back(task);
@@ -271,7 +272,7 @@ pub(crate) fn give_back_stacks(sys: &System<Kernel>) {
     }
 }
 
-/// Nobody needs `task`: it may be used again.
+/// `task` has no reference: it may be used again.
 fn give_back(task: &'static Task) {
     FREE.with(|(first, last)| {
         task.next.set(None);
@@ -297,6 +298,12 @@ impl Task {
     /// Its number.
     pub(crate) const fn id(&self) -> TaskId {
         self.cx.task.get()
+    }
+
+    /// Whether it is a CPU's idle task: their numbers follow those of the CPUs' own.
+    pub(crate) fn is_idler(&self) -> bool {
+        let threads = first_thread();
+        self.id().0 > threads / 2 && self.id().0 <= threads
     }
 
     /// The number of the CPU that it runs on. The caller is the task.
@@ -387,14 +394,14 @@ impl Task {
         true
     }
 
-    /// Whether somebody needs it.
+    /// Whether it has references.
     pub(crate) fn is_taken(&self) -> bool {
         // ORDERING: Acquire; pairs with [kernel-hold].
         self.holds.load(Ordering::Acquire) != 0
     }
 
-    /// Somebody else needs it, too.
-    pub(crate) fn hold(&self) {
+    /// Takes another reference.
+    pub(crate) fn get_ref(&self) {
         self.holds.add(1, Ordering::Relaxed);
     }
 
@@ -404,7 +411,7 @@ impl Task {
         self.entry.set(Some(entry));
         self.token.store(0, Ordering::Relaxed);
         self.set_state(State::Ready);
-        // SAFETY: (1), (2) its stack, which nobody is on: it is new, or was left when it ended.
+        // SAFETY: (1), (2) its stack, which no CPU is on: it is new, or was left when it ended.
         let start = unsafe { switch::prepare(kernel_map::task_stack_top(self.id().0)) };
         // SAFETY: (1) no CPU runs it.
         unsafe { *self.saved.get() = start };
@@ -448,7 +455,7 @@ impl Task {
 
     /// The address space that is loaded while it runs. The caller is the task, or switches to it.
     pub(crate) fn active(&self) -> Option<&Mm<Kernel>> {
-        // SAFETY: (1) whoever set it takes it back before the address space ends.
+        // SAFETY: (1) the task clears it before the address space ends.
         unsafe { self.active.get().as_ref() }
     }
 

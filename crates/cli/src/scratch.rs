@@ -139,7 +139,7 @@ impl Scratch {
     /// It cannot be started.
     #[expect(
         clippy::unused_self,
-        reason = "who waits has a folder for what is written"
+        reason = "the folder for what is written is the waiting program's"
     )]
     pub(crate) fn run(
         &self,

@@ -30,7 +30,8 @@ pub struct Host<P, const CHECKED: bool> {
 
 // SAFETY: 1: contexts lie in the instance and belong to a CPU; a thread keeps its own until it
 // leaves. 2: the default word operations are the core operations. 3: `context` asks the instance of
-// the caller. 4: a thread is one CPU until it leaves that; who runs jobs there has entered it.
+// the caller. 4: a thread is one CPU until it leaves that; a job there runs on a thread that has
+// entered it.
 unsafe impl<P: Paging, const CHECKED: bool> Machine for Host<P, CHECKED> {
     type Instance = HostInstance;
     const CHECKED: bool = CHECKED;

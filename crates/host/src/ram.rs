@@ -182,7 +182,7 @@ impl Region {
 }
 
 impl Region {
-    /// Takes the bytes of a range away: who touches them from now on ends the process.
+    /// Takes the bytes of a range away: an access to them ends the process from now on.
     ///
     /// # Panics
     /// If they are not whole pages of the region, or the host refuses.

@@ -221,7 +221,7 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
 
     /// Waits until `word & mask == eq`. May return early, so callers loop. Acknowledges interrupts
     /// while it waits, unless they are off. Returns where [`Machine::should_yield`] becomes true:
-    /// whoever is to change the word may wait for the caller's CPU.
+    /// the task that is to change the word may wait for the caller's CPU.
     fn wait_until<W: Word>(p: &W::Prim, mask: W, eq: W);
 
     /// Waits until `done`, which the CPUs in `of` bring about when they take an interrupt that was

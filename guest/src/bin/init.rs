@@ -33,7 +33,7 @@ fn run(args: Args) -> Result<(), Errno> {
         Forked::Child => {
             let error = Process::exec(args, 1);
             let path = args.get(1).unwrap_or("nothing");
-            // Whoever reads the records notices if there are none.
+            // `minflt boot`, which reads the records, reports that there are none.
             let _ = writeln!(records, "failed {path} cannot be executed: {error:?}");
             Sys::exit(NOT_RUN)
         }

@@ -47,7 +47,7 @@ fn main(args: Args) -> i32 {
     0
 }
 
-/// Registers of vectors are the thread's own, whoever has the CPU in between.
+/// Vector registers survive context switches.
 fn keeps_its_registers(index: u64) {
     let mine = index.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     for _ in 0..20 {

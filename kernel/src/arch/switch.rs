@@ -31,7 +31,7 @@ pub(crate) unsafe fn prepare(top: u64) -> u64 {
 }
 
 /// Leaves the running stack, whose pointer goes to `save`, for the one at `to`. Returns when
-/// somebody switches back, maybe on another CPU.
+/// another task switches back, maybe on another CPU.
 ///
 /// # Safety
 /// 1. `to` came from [`prepare`] or was saved here, and nobody has switched to it since.

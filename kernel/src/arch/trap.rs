@@ -244,7 +244,7 @@ extern "C" fn kernel_trap(frame: &mut Frame) {
     if protect::has_smap() && frame.rflags & MAY_REACH_PROGRAMS == 0 {
         panic!("an access to a program without leave: {frame:#x?}");
     }
-    // A fault may sleep, and wait for other CPUs: who has interrupts off takes what is there.
+    // A fault may sleep, and wait for other CPUs: with interrupts off the access fails instead.
     if frame.rflags & INTERRUPTS_ON == 0 {
         frame.rip = give_up;
         return;

@@ -93,17 +93,26 @@ fn write_to(
 }
 
 pub(super) fn read(caller: &Caller<'_, '_>, fd: u64, addr: u64, len: u64) -> Result<u64, Errno> {
-    let files = caller.process.files();
-    let (kind, position) = files.get(fd)?;
-    let done = read_from(caller, &kind, position, addr, len)?;
-    files.set_position(fd, position.saturating_add(done))?;
-    Ok(done)
+    at_position(caller, fd, |kind, position| {
+        read_from(caller, kind, position, addr, len)
+    })
 }
 
 pub(super) fn write(caller: &Caller<'_, '_>, fd: u64, addr: u64, len: u64) -> Result<u64, Errno> {
+    at_position(caller, fd, |kind, position| {
+        write_to(caller, kind, position, addr, len)
+    })
+}
+
+/// Moves bytes at the file's position, which goes on by as many.
+fn at_position(
+    caller: &Caller<'_, '_>,
+    fd: u64,
+    moves: impl FnOnce(&Kind, u64) -> Result<u64, Errno>,
+) -> Result<u64, Errno> {
     let files = caller.process.files();
     let (kind, position) = files.get(fd)?;
-    let done = write_to(caller, &kind, position, addr, len)?;
+    let done = moves(&kind, position)?;
     files.set_position(fd, position.saturating_add(done))?;
     Ok(done)
 }
@@ -174,15 +183,27 @@ pub(super) fn dup(files: &Numbers, fd: u64) -> Result<u64, Errno> {
     files.duplicate(fd)
 }
 
-/// The file system is read-only but for devices. Of flags, those that ask how to write do nothing,
-/// and those that ask to make a file, or to change it, are refused.
+/// The file system is read-only but for devices: to write a file, to make or to truncate one is
+/// refused. Of the other flags some do nothing here, since nothing blocks, nothing is written and
+/// there is no execve; those that would do something are refused.
 pub(super) fn open(files: &Numbers, path: u64, flags: u64) -> Result<u64, Errno> {
     const ACCESS: u64 = 3;
     const CREATE_OR_TRUNCATE: u64 = 0o100 | 0o1000;
-    const DIRECTORY: u64 = 0o200_000;
+    /// `O_EXCL`, `O_NOCTTY`, `O_APPEND`, `O_NONBLOCK`, `O_DSYNC`, `O_LARGEFILE`, `O_NOFOLLOW`,
+    /// `O_NOATIME`, `O_CLOEXEC`, `O_SYNC`.
+    const NOTHING: u64 = 0o200
+        | 0o400
+        | 0o2000
+        | 0o4000
+        | 0o10_000
+        | 0o100_000
+        | 0o400_000
+        | 0o1_000_000
+        | 0o2_000_000
+        | 0o4_010_000;
     let mut buffer = [0; 256];
     let path = string(path, &mut buffer)?;
-    if flags & DIRECTORY != 0 {
+    if flags & !(ACCESS | CREATE_OR_TRUNCATE | NOTHING) != 0 {
         return Err(EINVAL);
     }
     let sys = crate::system().ok_or(Errno::ENOENT)?;

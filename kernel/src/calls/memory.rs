@@ -95,6 +95,7 @@ pub(super) fn mmap(
         return Err(EINVAL);
     }
     match caller.process.files().get(fd)?.0 {
+        Kind::File(file) if flags & MAP_HUGETLB != 0 && !file.is_huge() => Err(EINVAL),
         Kind::File(file) => Ok(thread.mmap_file(&request, &file, offset, sharing)?.0),
         Kind::Zero if sharing == Sharing::Private => Ok(thread.mmap(&request)?.0),
         _ => Err(Errno::ENODEV),

@@ -23,7 +23,7 @@ pub(crate) enum Reply {
     Exit(i32),
 }
 
-/// Who calls.
+/// The calling thread.
 #[derive(Debug)]
 pub(crate) struct Caller<'c, 'm> {
     /// Its address space, loaded.

@@ -201,6 +201,10 @@ pub(super) fn futex(
     const CMP_REQUEUE: u64 = 4;
     const WAIT_BITSET: u64 = 9;
     const WAKE_BITSET: u64 = 10;
+    // Only an absolute time-out has a clock to choose.
+    if op & BY_REALTIME != 0 && op & !(PRIVATE | BY_REALTIME) != WAIT_BITSET {
+        return Err(ENOSYS);
+    }
     let space = caller.space.mm().space();
     let key = Key::new(space, addr);
     let (value, value3) = (value as u32, value3 as u32);

@@ -151,7 +151,7 @@ impl Numbers {
             }
             None => {
                 drop(numbers);
-                let_go(index);
+                put(index);
                 Err(EMFILE)
             }
         }
@@ -166,7 +166,7 @@ impl Numbers {
             .checked_sub(1)
             .ok_or(EBADF)?;
         drop(numbers);
-        let_go(index);
+        put(index);
         Ok(())
     }
 }
@@ -183,12 +183,20 @@ struct Disk {
     files: [DiskFile; MOST_OF_DISK],
 }
 
+/// A [`DiskFile`] that is used for no file yet.
+const FREE: u32 = 0;
+/// One that a task is filling.
+const FILLED: u32 = 1;
+/// One that can be used.
+const USABLE: u32 = 2;
+
 /// A file of the RAM disk.
 ///
 /// # Invariants
-/// `bytes` and `handle` are written by whoever makes `state` 1 of 0, before that becomes 2.
+/// `path`, `bytes` and `handle` are written by the task that changed `state` from `FREE` to
+/// `FILLED`, before it changes it again, and do not change once it is `USABLE`.
 struct DiskFile {
-    /// 0 while it is free, 1 while it is filled, 2 once it can be used.
+    /// [`FREE`], [`FILLED`] or [`USABLE`].
     state: Atomic<u32, Kernel>,
     path: UnsafeCell<&'static str>,
     bytes: UnsafeCell<&'static [u8]>,
@@ -216,8 +224,8 @@ pub(crate) fn init(initrd: &'static [u8]) {
 pub(crate) fn forget_disk() {
     let Some(disk) = DISK.get() else { return };
     for file in &disk.files {
-        if file.state.load(Ordering::Relaxed) == 2 {
-            // SAFETY: (1) nobody uses it any more.
+        if file.state.load(Ordering::Relaxed) == USABLE {
+            // SAFETY: (1) no process is left that could use it.
             drop(unsafe { (*file.handle.get()).take() });
         }
     }
@@ -256,7 +264,7 @@ fn open(kind: Kind) -> Result<usize, Errno> {
 }
 
 /// One of its holders does not need it any more. Sleeps, if it was the last one.
-fn let_go(index: usize) {
+fn put(index: usize) {
     let mut slot = slots()[index].lock();
     let last = slot.as_mut().is_some_and(|open| {
         open.holders -= 1;
@@ -284,21 +292,22 @@ pub(crate) fn find(sys: &'static System<Kernel>, path: &str) -> Result<Kind, Err
         .map_err(|_| Errno::EIO)?;
     let entry = entry.ok_or(ENOENT)?;
     for file in &disk.files {
-        // ORDERING: Acquire; pairs with [kernel-disk].
-        let mut state = file.state.load(Ordering::Acquire);
-        if state == 0
-            && file
-                .state
-                .cas(0, 1, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-        {
-            return file.fill(sys, entry.path, entry.bytes);
-        }
-        while state == 1 {
-            // Whoever fills it may sleep for memory.
-            Kernel::pass();
+        loop {
             // ORDERING: Acquire; pairs with [kernel-disk].
-            state = file.state.load(Ordering::Acquire);
+            match file.state.load(Ordering::Acquire) {
+                FREE => {
+                    let cas = |from, to| {
+                        file.state
+                            .cas(from, to, Ordering::Relaxed, Ordering::Relaxed)
+                    };
+                    if cas(FREE, FILLED).is_ok() {
+                        return file.fill(sys, entry.path, entry.bytes);
+                    }
+                }
+                // The task that fills it may sleep for memory.
+                FILLED => Kernel::pass(),
+                _ => break,
+            }
         }
         // SAFETY: (1) by the invariant it does not change any more.
         if unsafe { *file.path.get() } == entry.path {
@@ -309,7 +318,7 @@ pub(crate) fn find(sys: &'static System<Kernel>, path: &str) -> Result<Kind, Err
 }
 
 impl DiskFile {
-    /// Makes its page cache. The caller has made `state` 1.
+    /// Makes its page cache. The caller has made `state` `FILLED`.
     fn fill(
         &'static self,
         sys: &'static System<Kernel>,
@@ -320,16 +329,19 @@ impl DiskFile {
         unsafe { *self.path.get() = path };
         // SAFETY: (1) as above.
         unsafe { *self.bytes.get() = bytes };
-        let handle = sys.open_file(self, bytes.len() as u64);
-        let made = handle.is_ok();
-        // SAFETY: (1) as above.
-        unsafe { *self.handle.get() = handle.ok() };
-        // ORDERING: Release; pairs with [kernel-disk].
-        self.state.store(2, Ordering::Release);
-        if made {
-            self.opened()
-        } else {
-            Err(Errno::ENOMEM)
+        match sys.open_file(self, bytes.len() as u64) {
+            Ok(handle) => {
+                // SAFETY: (1) as above.
+                unsafe { *self.handle.get() = Some(handle) };
+                // ORDERING: Release; pairs with [kernel-disk].
+                self.state.store(USABLE, Ordering::Release);
+                self.opened()
+            }
+            Err(error) => {
+                // ORDERING: Release; pairs with [kernel-disk].
+                self.state.store(FREE, Ordering::Release);
+                Err(error.into())
+            }
         }
     }
 
@@ -337,7 +349,7 @@ impl DiskFile {
         // SAFETY: (1) by the invariant it does not change any more.
         match unsafe { &*self.handle.get() } {
             Some(handle) => Ok(Kind::File(handle.read_only())),
-            None => Err(Errno::ENOMEM),
+            None => Err(ENOENT),
         }
     }
 }

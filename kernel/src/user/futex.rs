@@ -1,12 +1,12 @@
 //! Futexes: threads that sleep until a word of their program is said to have changed.
 //!
 //! # Problem
-//! A thread sleeps only if the word still has the value that it saw, and whoever changes the word
-//! afterwards must find it.
+//! A thread sleeps only if the word still has the value that it saw, and a waker that changes the
+//! word afterwards must find the waiter.
 //!
 //! # Idea
 //! A table of queues, by address space and address. The word is compared under the lock of its
-//! queue, which whoever wakes takes as well.
+//! queue, which wakers take as well.
 //!
 //! # Protocol
 //! ```text
@@ -318,8 +318,8 @@ pub(crate) fn requeue(
     }
 }
 
-/// The caller's thread ends, with its address space still loaded: whoever waits for its number is
-/// told, and the locks that it holds are marked so that others get them.
+/// The caller's thread ends, with its address space still loaded: its tid is cleared, a waiter for
+/// that is woken, and its robust futexes are marked and woken.
 pub(super) fn thread_ends(me: &Task) {
     give_up_locks(me);
     let clear = me.own.clear_tid().take();

@@ -29,8 +29,8 @@ use process::{Meanwhile, Process, Usage};
 /// What a task has as a thread of a program.
 ///
 /// # Invariants
-/// What is in `Cell`s is the thread's own, but for `birth`, which whoever makes it writes before it
-/// is started.
+/// What is in `Cell`s is the thread's own, but for `birth`, which its creator writes before it is
+/// started.
 #[derive(Debug)]
 pub(crate) struct Own {
     /// Its registers that the kernel does not use, while it has no CPU.
@@ -162,6 +162,14 @@ impl Own {
         task::find(TaskId(self.leader.load(Ordering::Relaxed)))
     }
 
+    /// It never begins: what it would have begun with is freed. The caller has not started it.
+    pub(crate) fn abandon(&self) {
+        self.is_user.set(false);
+        self.set_leader(None);
+        // SAFETY: (1) the task does not run.
+        drop(unsafe { (*self.birth.get()).take() });
+    }
+
     /// Names that task.
     pub(crate) fn set_leader(&self, leader: Option<&Task>) {
         let number = leader.map_or(0, |leader| leader.id().0);
@@ -255,6 +263,7 @@ fn begin() {
             ns: me.own.ran(machine::now_ns()),
             faults: thread.faults(),
         });
+        me.own.faults.store(0, Ordering::Relaxed);
     }
     me.own.is_user.set(false);
     drop(mm);
@@ -297,7 +306,7 @@ fn live(space: &Space<'_>, process: &Process, context: &mut UserContext) -> Opti
             context.run()
         };
         interrupted = matches!(trap, Trap::Interrupt);
-        // Where somebody looks: the words are all threads'.
+        // Only where it is read: all threads share the words.
         if meanwhile != Meanwhile::Nothing {
             process.count(interrupted);
         }

@@ -1,10 +1,10 @@
-//! Processes: threads that share an address space and end together, and who waits for them.
+//! Processes: threads that share an address space and end together; parents and children.
 //!
 //! A process lies in the task of its first thread, which is not used again before the process was
 //! waited for. Its number is that thread's.
 //!
-//! Who is whose child, how many threads there are and how a process ended is under one lock, for
-//! all processes. Linux: `tasklist_lock`.
+//! Parents and children, counts of threads and how processes ended are under one lock.
+//! Linux: `tasklist_lock`.
 
 use core::cell::Cell;
 
@@ -82,10 +82,10 @@ impl Usage {
 pub(crate) struct Process {
     /// 1 from when it has begun to end: no thread returns to the program.
     dying: Atomic<u32, Kernel>,
-    /// The first task of its parent, or a task that is no thread of a program; `None` if nobody
-    /// will wait for it. Guarded by: the family lock, as all below.
+    /// The first task of its parent, or a task that is no thread of a program; `None` for an
+    /// orphan. Guarded by: the family lock, as all below.
     parent: Cell<Option<&'static Task>>,
-    /// Its number, for who only asks.
+    /// Its number, readable without the lock.
     parent_number: Atomic<u32, Kernel>,
     /// The youngest of its own children.
     child: Cell<Option<&'static Task>>,
@@ -277,8 +277,9 @@ pub(crate) fn start(
         None => process.files.start(),
     };
     if let Err(error) = opened {
-        // It never ran, and nobody else knows it.
-        task::let_go(task);
+        // It never ran, and no other task knows it.
+        task.own.abandon();
+        task::put(task);
         return Err(error);
     }
     family(|| {
@@ -292,7 +293,7 @@ pub(crate) fn start(
         process.children.set(Usage::default());
         process.ended.set(false);
     });
-    task.hold();
+    task.get_ref();
     Ok(task)
 }
 
@@ -347,13 +348,13 @@ pub(super) fn thread_ended(me: &'static Task) {
         if !last {
             return None;
         }
-        // What this process has not waited for, nobody will.
+        // Children that this process has not reaped are freed when they end.
         let mut child = process.child.take();
         while let Some(task) = child {
             let orphan = task.own.process();
             orphan.set_parent(None);
             if orphan.ended.take() {
-                task::let_go(task);
+                task::put(task);
             }
             child = orphan.sibling.take();
         }
@@ -361,7 +362,7 @@ pub(super) fn thread_ended(me: &'static Task) {
         if parent.is_some() {
             process.ended.set(true);
         } else {
-            task::let_go(leader);
+            task::put(leader);
         }
         parent
     });
@@ -435,7 +436,7 @@ pub(crate) fn wait(whom: Whom, at_once: bool) -> Result<Option<Reaped>, Errno> {
                 usage: process.usage.get().with(process.children.get()),
                 seen: process.seen(),
             };
-            task::let_go(task);
+            task::put(task);
             return Ok(Some(reaped));
         }
         if at_once || me.own.leader().is_some() && of(me).is_dying() {
@@ -449,13 +450,13 @@ pub(crate) fn wait(whom: Whom, at_once: bool) -> Result<Option<Reaped>, Errno> {
 /// or this process, `mine`, begins to.
 pub(crate) fn start_and_await(child: &'static Task, mine: &Process) {
     let process = child.own.process();
-    // It is not used again meanwhile, whoever waits for it.
-    child.hold();
+    // Another thread may reap it; the reference keeps its task from being used again.
+    child.get_ref();
     sched::start(child);
     while family(|| process.threads.get()) != 0 && !mine.is_dying() {
         super::park_until(None);
     }
-    task::let_go(child);
+    task::put(child);
 }
 
 /// Takes a child of `parent` out of its family that has ended. The caller has the family lock.
@@ -487,14 +488,14 @@ fn whom_is(whom: Whom, task: &Task) -> bool {
     }
 }
 
-/// Ends all processes whose threads wait for each other, or for nobody; false if a thread sleeps
+/// Ends all processes, whose threads wait for each other or for nothing; false if a thread sleeps
 /// for another reason. Called on the only CPU when it has nothing to do, now or ever.
 pub(crate) fn end_those_that_wait() -> bool {
     let asleep = || task::threads().filter(|task| task.state() == State::Asleep);
     if asleep().any(|task| !task.own.waits()) || asleep().next().is_none() {
         return false;
     }
-    say!("minflt: all threads wait, and nobody will wake one: their processes end");
+    say!("minflt: all threads wait, and none can be woken: their processes end");
     for task in asleep() {
         let process = of(task);
         family(|| {
@@ -508,7 +509,7 @@ pub(crate) fn end_those_that_wait() -> bool {
     true
 }
 
-/// Ends all processes, and waits until nobody is left of them. The caller is no thread of one.
+/// Ends all processes, and waits until no thread is left. The caller is no thread of one.
 fn end_all() {
     loop {
         let mut any = false;

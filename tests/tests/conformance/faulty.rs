@@ -46,7 +46,7 @@ pub(crate) enum Defect {
     IrqAlwaysOn,
     /// `park` returns at once.
     ParkEmpty,
-    /// `park_until` sleeps to its time, whoever wakes it.
+    /// `park_until` sleeps to its time, whatever wakes it.
     ParkUntilDeaf,
     /// Each third wake-up of a CPU is lost.
     UnparkLoses,

@@ -96,7 +96,7 @@ fn a_wait_without_an_end_is_ended(smoke: &Path) {
     let boot = boot(smoke, &["--log"], &["wait-for-nobody"]);
     assert_eq!(boot.status.code(), Some(128 + 9), "{boot:?}");
     let said = text(&boot.stderr);
-    let why = "minflt: all threads wait, and nobody will wake one: their processes end\n";
+    let why = "minflt: all threads wait, and none can be woken: their processes end\n";
     assert!(said.contains(why), "{said}");
 }
 

@@ -153,7 +153,7 @@ impl<M: Mmu> FileHandle<'_, M> {
     /// # Context
     /// Holds nothing. Sleeps, and waits for the device. `copy` is called with nothing held, and may
     /// fault, also on a mapping of this file. Other writes may come between two pages' parts:
-    /// whoever wants a whole write undivided excludes them, as Linux's `i_rwsem` does.
+    /// a caller that wants a write undivided excludes them, as Linux's `i_rwsem` does.
     ///
     /// # Errors
     /// See [`FileError`], where not even the first byte can be written; no memory for the buffer.

@@ -48,6 +48,12 @@ impl<'s, M: Mmu> FileHandle<'s, M> {
         self.sys
     }
 
+    /// Whether its pages are huge: a hugetlb file.
+    #[must_use]
+    pub fn is_huge(&self) -> bool {
+        self.cache().is_huge()
+    }
+
     /// Bytes in the file.
     #[must_use]
     pub fn bytes(&self) -> u64 {
