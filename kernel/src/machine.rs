@@ -141,9 +141,7 @@ impl Pc {
         // SAFETY: (1) 8 aligned bytes of the frame, which stays as long as the machine.
         unsafe { AtomicU64::from_ptr(word.cast()) }
     }
-}
 
-impl Pc {
     /// The words of `len` bytes from `offset` on, whole ones of `pfn`, as a program sees them.
     fn words(&self, pfn: Pfn, offset: u64, len: usize) -> &[AtomicU64] {
         if len == 0 {
@@ -427,18 +425,6 @@ pub(crate) fn break_promise(control: Control) {
             interrupt::be_late();
         }
         Control::Late => interrupt::be_late(),
-    }
-}
-
-impl Kernel {
-    /// Copies `bytes`, a page at most, to the start of `pfn`, which nobody else uses.
-    pub(crate) fn fill_frame(at: &Pc, pfn: Pfn, bytes: &[u8]) {
-        assert!(bytes.len() as u64 <= PAGE, "a page at most");
-        // SAFETY: (1) within the frame, which the caller has to itself.
-        unsafe {
-            at.frame(pfn)
-                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
-        };
     }
 }
 

@@ -6,11 +6,12 @@
 
 use core::arch::global_asm;
 
-use minflt_mm::Errno;
+use minflt_mm::{Errno, FrameBytes};
 use x86_64::instructions::interrupts;
 
 use super::paging::USER_END;
 use crate::linux::EFAULT;
+use crate::machine::Kernel;
 
 global_asm!(include_str!("smap.s"), include_str!("uaccess.s"));
 
@@ -74,6 +75,29 @@ pub(crate) fn copy_to_user(to: u64, from: &[u8]) -> Result<(), Errno> {
     // of the kernel lives and faults are resolved or end the copy.
     let left = unsafe { user_copy(to, from.as_ptr(), from.len()) };
     if left == 0 { Ok(()) } else { Err(EFAULT) }
+}
+
+/// Copies bytes of a file to the program's memory at `to`, until a fault cannot be resolved;
+/// returns how many.
+pub(crate) fn copy_file_to_user(to: u64, from: &FrameBytes<'_, Kernel>) -> usize {
+    let Ok(to) = user_range(to, from.len()) else {
+        return 0;
+    };
+    // SAFETY: (1) the bytes stay where they are while they are borrowed, and are loaded by one
+    // instruction, whatever others store to them; (2) as of `copy_to_user`.
+    let left = unsafe { user_copy(to.cast_mut(), from.as_ptr(), from.len()) };
+    from.len() - left
+}
+
+/// Copies from the program's memory at `from`, until a fault cannot be resolved; returns how many
+/// bytes.
+pub(crate) fn copy_some_from_user(to: &mut [u8], from: u64) -> usize {
+    let Ok(from) = user_range(from, to.len()) else {
+        return 0;
+    };
+    // SAFETY: (1), (2) as of `copy_from_user`.
+    let left = unsafe { user_copy(to.as_mut_ptr(), from, to.len()) };
+    to.len() - left
 }
 
 /// Loads the program's word at `from`, in one access.

@@ -9,39 +9,52 @@ use crate::arch::uaccess;
 use crate::linux::{EBADF, EFAULT, EINVAL, ENAMETOOLONG, ENOTTY, EOPNOTSUPP, EROFS, ESPIPE};
 use crate::user::files::{self, Kind, Numbers};
 
-/// Bytes copied at once, over the kernel's stack.
+/// Bytes copied at once to a device, over the kernel's stack.
 const AT_ONCE: usize = 1024;
+/// As much as Linux moves at once.
+const MOST: u64 = i32::MAX as u64 & !(PAGE - 1);
 /// `AT_FDCWD`: paths are taken from the working directory, which is the root.
 const HERE: u64 = -100_i64 as u64;
 
-/// Runs `each` for pieces of `len` bytes at `addr`, until one comes out short. What was done before
-/// an error counts, and so does what was done before the process began to end.
-fn in_pieces(
-    caller: &Caller<'_, '_>,
+/// How far a copy between a file and a program's memory has come.
+struct Copying<'c, 'm> {
+    caller: &'c Caller<'c, 'm>,
     addr: u64,
-    len: u64,
-    mut each: impl FnMut(u64, &mut [u8]) -> Result<usize, Errno>,
-) -> Result<u64, Errno> {
-    // As much as Linux moves at once.
-    const MOST: u64 = i32::MAX as u64 & !(PAGE - 1);
-    let len = len.min(MOST);
-    let mut buffer = [0; AT_ONCE];
-    let mut done = 0;
-    while done < len {
-        let piece = &mut buffer[..(len - done).min(AT_ONCE as u64) as usize];
-        let at = addr.checked_add(done).ok_or(EFAULT);
-        match at.and_then(|at| each(at, piece)) {
-            Ok(moved) => {
-                done += moved as u64;
-                if moved < piece.len() || !caller.may_go_on() {
-                    break;
-                }
-            }
-            Err(_) if done > 0 => break,
-            Err(error) => return Err(error),
+    done: u64,
+    /// Whether a fault could not be resolved.
+    failed: bool,
+}
+
+impl<'c, 'm> Copying<'c, 'm> {
+    const fn new(caller: &'c Caller<'c, 'm>, addr: u64) -> Self {
+        Self {
+            caller,
+            addr,
+            done: 0,
+            failed: false,
         }
     }
-    Ok(done)
+
+    /// Copies the next `len` bytes by `copy`, which is given where they are; how many it copied.
+    /// None where the process has begun to end, but for the first.
+    fn next(&mut self, len: usize, copy: impl FnOnce(u64) -> usize) -> usize {
+        if self.done > 0 && !self.caller.may_go_on() {
+            return 0;
+        }
+        let copied = self.addr.checked_add(self.done).map_or(0, copy);
+        self.failed |= copied < len;
+        self.done += copied as u64;
+        copied
+    }
+
+    /// What the call returns that moved `moved` bytes: what was moved before a fault counts.
+    fn result(&self, moved: usize) -> Result<u64, Errno> {
+        if moved == 0 && self.failed {
+            Err(EFAULT)
+        } else {
+            Ok(moved as u64)
+        }
+    }
 }
 
 fn read_from(
@@ -51,22 +64,30 @@ fn read_from(
     addr: u64,
     len: u64,
 ) -> Result<u64, Errno> {
-    match kind {
-        Kind::Console | Kind::Null => Ok(0),
-        Kind::Zero => in_pieces(caller, addr, len, |at, piece| {
-            piece.fill(0);
-            uaccess::copy_to_user(at, piece).map(|()| piece.len())
-        }),
-        Kind::File(file) => {
-            let mut from = position;
-            in_pieces(caller, addr, len, |at, piece| {
-                let read = file.read_bytes_at(from, piece)?;
-                uaccess::copy_to_user(at, &piece[..read])?;
-                from += read as u64;
-                Ok(read)
-            })
+    let len = len.min(MOST) as usize;
+    let mut copying = Copying::new(caller, addr);
+    let moved = match kind {
+        Kind::Console | Kind::Null => 0,
+        Kind::Zero => {
+            let zeros = [0; AT_ONCE];
+            let mut moved = 0;
+            while moved < len {
+                let piece = &zeros[..(len - moved).min(AT_ONCE)];
+                let copied = copying.next(piece.len(), |to| {
+                    uaccess::copy_to_user(to, piece).map_or(0, |()| piece.len())
+                });
+                moved += copied;
+                if copied < piece.len() {
+                    break;
+                }
+            }
+            moved
         }
-    }
+        Kind::File(file) => file.read_at_with(position, len, |bytes| {
+            copying.next(bytes.len(), |to| uaccess::copy_file_to_user(to, &bytes))
+        })?,
+    };
+    copying.result(moved)
 }
 
 fn write_to(
@@ -76,20 +97,32 @@ fn write_to(
     addr: u64,
     len: u64,
 ) -> Result<u64, Errno> {
-    let mut to = position;
-    in_pieces(caller, addr, len, |at, piece| {
-        uaccess::copy_from_user(piece, at)?;
-        match kind {
-            Kind::Console => Serial::send(piece),
-            Kind::Null | Kind::Zero => {}
-            Kind::File(file) => {
-                let written = file.write_bytes_at(to, piece)?;
-                to += written as u64;
-                return Ok(written);
+    let len = len.min(MOST) as usize;
+    let mut copying = Copying::new(caller, addr);
+    let mut take = |room: &mut [u8]| {
+        let len = room.len();
+        copying.next(len, |from| uaccess::copy_some_from_user(room, from))
+    };
+    let moved = match kind {
+        Kind::File(file) => file.write_at_with(position, len, take)?,
+        Kind::Console | Kind::Null | Kind::Zero => {
+            let mut buffer = [0; AT_ONCE];
+            let mut moved = 0;
+            while moved < len {
+                let piece = &mut buffer[..(len - moved).min(AT_ONCE)];
+                let copied = take(piece);
+                if matches!(kind, Kind::Console) {
+                    Serial::send(&piece[..copied]);
+                }
+                moved += copied;
+                if copied < piece.len() {
+                    break;
+                }
             }
+            moved
         }
-        Ok(piece.len())
-    })
+    };
+    copying.result(moved)
 }
 
 pub(super) fn read(caller: &Caller<'_, '_>, fd: u64, addr: u64, len: u64) -> Result<u64, Errno> {

@@ -100,11 +100,11 @@ pub(crate) fn call(caller: &Caller<'_, '_>, number: u64, args: [u64; 6]) -> Repl
         230 => time::clock_nanosleep(caller, a, b, c, d),
         231 => return Reply::Exit((a & 0xff) as i32),
         257 => files::openat(numbers, a, b, c),
+        273 => threads::set_robust_list(a, b),
         285 => files::fallocate(numbers, args),
         302 => memory::prlimit(caller, args),
-        273 => threads::set_robust_list(a, b),
-        319 => files::memfd_create(numbers, a, b),
         309 => threads::getcpu(a, b),
+        319 => files::memfd_create(numbers, a, b),
         325 => memory::mlock(space, a, b, c),
         _ => Err(ENOSYS),
     };

@@ -361,7 +361,7 @@ impl FileOps<Kernel> for DiskFile {
         let start = usize::try_from(index * PAGE).map_or(bytes.len(), |at| at.min(bytes.len()));
         let part = &bytes[start..(start + PAGE as usize).min(bytes.len())];
         Kernel::clear(at, pfn);
-        Kernel::fill_frame(at, pfn, part);
+        Kernel::write_bytes(at, pfn, 0, part);
         Ok(())
     }
 

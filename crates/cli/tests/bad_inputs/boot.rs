@@ -102,8 +102,8 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     boot(
         "boot with more RAM than is used",
-        "minflt boot --mem 4G -- ./a",
-        &["--mem 4G", "at most 2G"],
+        "minflt boot --mem 16G -- ./a",
+        &["--mem 16G", "at most 8G"],
     ),
     boot(
         "boot with hardly any RAM",

@@ -69,8 +69,18 @@ impl<M: Mmu> KernelPages<'_, M> {
         M::frame_ptr(&self.sys.at, self.first)
     }
 
-    /// Leaves the frames to the caller, who frees them by [`System::free_pages`] or never. Returns
-    /// the first.
+    /// The bytes of the frames, which nobody else has.
+    #[must_use]
+    pub fn as_bytes_mut(&mut self) -> &mut [u8] {
+        let len = (M::Paging::page() as usize) << self.order();
+        // SAFETY: duty 1 of `Mmu`: the frames lie one behind the other, live as long as the
+        // instance, and hold bytes; the borrow is the only way to them but raw pointers, whose
+        // users see to it themselves.
+        unsafe { core::slice::from_raw_parts_mut(self.as_ptr(), len) }
+    }
+
+    /// Leaves the frames to the caller, which frees them by [`System::free_pages`] or never.
+    /// Returns the first.
     #[must_use = "the frames are leaked unless freed by `System::free_pages`"]
     pub fn into_raw(self) -> Pfn {
         ManuallyDrop::new(self).first
@@ -133,17 +143,5 @@ impl<M: Mmu> System<M> {
             ));
         }
         self.frames.put(first);
-    }
-}
-
-impl<M: Mmu> KernelPages<'_, M> {
-    /// The bytes of the frames, which nobody else has.
-    #[must_use]
-    pub fn as_bytes_mut(&mut self) -> &mut [u8] {
-        let len = (M::Paging::page() as usize) << self.order();
-        // SAFETY: duty 1 of `Mmu`: the frames lie one behind the other, live as long as the
-        // instance, and hold bytes; the borrow is the only way to them but raw pointers, whose
-        // users see to it themselves.
-        unsafe { core::slice::from_raw_parts_mut(self.as_ptr(), len) }
     }
 }

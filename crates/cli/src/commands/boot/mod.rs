@@ -34,8 +34,8 @@ use std::path::{Path, PathBuf};
 
 /// The most CPUs that the minflt kernel starts.
 const CPUS: u32 = 64;
-/// The most RAM that the minflt kernel uses, as QEMU lays it out.
-const MOST_MEM: u64 = 2 << 30;
+/// The most RAM that the minflt kernel was tried with.
+const MOST_MEM: u64 = 8 << 30;
 /// The least RAM that a kernel comes up in, with room for the program.
 const LEAST_MEM: u64 = 16 << 20;
 /// The same for Debian's Linux kernel.
@@ -236,9 +236,9 @@ fn machine(args: &Boot, kernel: &Kernel) -> Result<Machine, Error> {
             spell(least)
         )));
     }
-    if mem > MOST_MEM {
+    if mem > MOST_MEM && !kernel.is_linux() {
         return Err(usage(format!(
-            "--mem {}: the minflt kernel uses no RAM above 2 GiB; give at most {}",
+            "--mem {}: more than the minflt kernel was tried with; give at most {}",
             args.mem,
             spell(MOST_MEM)
         )));
