@@ -341,17 +341,17 @@ pub(super) fn remap_truncate<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
 /// P42: munmap of pages of a file that is truncated, beside somebody who still buffers them.
 pub(super) fn unmap_truncate<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     let file = File::in_memory(stage);
-    file.map(stage, 0, 2, Prot::READ_WRITE, Sharing::Shared);
+    file.map(stage, 0, 4, Prot::READ_WRITE, Sharing::Shared);
     let cut = Rc::clone(&file);
     let bodies = vec![
         boxed(move || {
-            stage.unmap(0, 2);
+            stage.unmap(0, 4);
         }),
         boxed(move || assert!(cut.0.truncate(0).is_ok(), "a small file")),
         boxed(move || {
             let thread = stage.thread();
-            for round in 0..4 {
-                let stored = thread.store(stage.page(round % 2), 7);
+            for round in 0..12 {
+                let stored = thread.store(stage.page(round % 4), 7);
                 let fine = matches!(stored, Ok(()) | Err(Signal::Bus | Signal::MapErr));
                 assert!(fine, "{stored:?}");
             }

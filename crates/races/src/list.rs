@@ -252,7 +252,7 @@ races! {
         about: FILES, seed: 3 =>
         "a page that was truncated is stored to by its place before mremap";
     "P42", "munmap-truncate", files::unmap_truncate, FilePagesAtOnce, "linux-4.13", about: FILES,
-        seed: 2 => "a page that was truncated is stored to before munmap told every CPU";
+        seed: 5 => "a page that was truncated is stored to before munmap told every CPU";
     "P44", "force-discard", files::force_discard, ForceTrustsFault, "linux-4.13", about: FILES =>
         "a forced store reaches the file of a private mapping";
     "writeback-unmap", "munmap-write", files::unmap_write, UnlinkBeforeFlush, "linux-4.13",

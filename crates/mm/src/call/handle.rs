@@ -230,7 +230,7 @@ fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
         sys.unlink_anon_vmas(vma);
     };
     mm.tree.visit(&mut unlink, &mut |_| ());
-    zap.free_tables(all, all);
+    free_all_tables(mm, &mut zap, all);
     zap.finish();
     mm.count_unmapped(gone);
     let vma = |vma: VmaPtr<'_, M>| {
@@ -247,4 +247,22 @@ fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     mm.tree.visit(&mut { vma }, &mut { node });
     // They may wait for a device, which nothing else does now.
     drop(files);
+}
+
+/// Frees every table, those below one mapping after those below the one before: a table that both
+/// overlap goes with the later one. There are none below holes ([`crate::entry::zap`]).
+///
+/// Linux: free_pgtables.
+fn free_all_tables<M: Mmu>(mm: &Mm<M>, zap: &mut Zap<'_, M>, all: VirtRange) {
+    let mut before: Option<VirtRange> = None;
+    let mut next = |vma: VmaPtr<'_, M>| {
+        let range = vma.get().peek().range;
+        if let Some(before) = before.replace(range) {
+            zap.free_tables(before, VirtRange::new(all.start(), range.start()));
+        }
+    };
+    mm.tree.visit(&mut next, &mut |_| ());
+    if let Some(last) = before {
+        zap.free_tables(last, all);
+    }
 }

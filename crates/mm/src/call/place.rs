@@ -151,15 +151,15 @@ impl<'h, M: Mmu> Held<'h, M> {
         let user = Mm::<M>::user_range();
         let mut top = End::Whole(user.end().0);
         loop {
-            let hole = self.highest_hole(len, user.start(), top);
-            let Some(end) = hole.map(VirtRange::end) else {
+            let Some(hole) = self.highest_hole(len, user.start(), top) else {
                 return match top {
                     End::Whole(_) => Err(MmapError::NoMemory),
                     End::Cut(_) => Ok((self.lowest_hole(len).ok_or(MmapError::NoMemory)?, None)),
                 };
             };
+            let end = hole.range().end();
             let range = VirtRange::new(VirtAddr(end.0 - len), end);
-            let beside = self.beside(range);
+            let beside = hole.beside(range).unwrap_or_else(|| self.beside(range));
             let limit = beside.above.map(|above| above.get().view());
             let limit = limit.map_or(end, |view| self.start_with_gap(&view));
             if limit >= end {

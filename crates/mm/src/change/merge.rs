@@ -50,6 +50,7 @@ pub(crate) fn alike<'w, M: Mmu>(near: Beside<'w, M>, view: &VmaView) -> Beside<'
     Beside {
         below: near.below.filter(alike),
         above: near.above.filter(alike),
+        between: near.between,
     }
 }
 

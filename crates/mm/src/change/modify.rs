@@ -163,6 +163,7 @@ pub(crate) const fn nothing<'w, M: Mmu>() -> Beside<'w, M> {
     Beside {
         below: None,
         above: None,
+        between: None,
     }
 }
 
@@ -190,7 +191,7 @@ pub(crate) fn add_vma<'w, M: Mmu>(
             Some(from) => NewVma::like(mm, *view, from.get())?,
             None => NewVma::new(mm, *view)?,
         }
-        .insert(writers);
+        .insert(writers, near.between);
     }
     let mut plan = Plan::empty(writers, view.range, from);
     plan.change(Some((view, near)))?;

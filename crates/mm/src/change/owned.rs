@@ -25,7 +25,7 @@ use crate::base::attrs::VmaView;
 use crate::base::error::NoMemory;
 use crate::change::writers::{Section, Writers};
 use crate::mm::Mm;
-use crate::space::tree::Found;
+use crate::space::tree::{Between, Found};
 use crate::space::vma::VmaPtr;
 use crate::space::vma::{Attrs, Vma};
 use crate::space::vma_lock;
@@ -154,24 +154,28 @@ impl<'m, M: Mmu> NewVma<'m, M> {
     /// No memory; it is freed then.
     pub(crate) fn insert_alone(self) -> Result<&'m Vma<M>, NoMemory> {
         let start = self.get().view().range.start();
-        vma_lock::insert(self.mm, start, self.vma)?;
+        vma_lock::insert(self.mm, self.vma, |vma| {
+            let sys = self.mm.system();
+            self.mm.tree.insert(sys, start, vma, None)
+        })?;
         let inserted = ManuallyDrop::new(self);
         // SAFETY: allocated by `new`; it stays in the tree as long as no other thread has that.
         Ok(unsafe { inserted.vma.as_ref() })
     }
 
-    /// Puts it into the tree, with its section open.
+    /// Puts it into the tree, with its section open; `between` the two that a search has found.
     ///
     /// # Errors
     /// No memory; it is freed then.
     pub(crate) fn insert<'w>(
         self,
         writers: &'w Writers<'_, M>,
+        between: Option<Between<'_, M>>,
     ) -> Result<Section<'w, M>, NoMemory> {
         let start = self.get().view().range.start();
         // SAFETY: 1: fact 1; `mmap_lock` keeps it once it is in the tree.
         let vma = unsafe { VmaPtr::new(self.vma) };
-        let section = writers.insert_open(start, vma)?;
+        let section = writers.insert_open(start, vma, between)?;
         let _published = ManuallyDrop::new(self);
         Ok(section)
     }

@@ -213,6 +213,7 @@ impl<'w, 'm, M: Mmu> Plan<'w, 'm, M> {
             Beside {
                 below: lower.map(VmaPtr::from).or(near.below),
                 above: upper.map(VmaPtr::from).or(near.above),
+                between: None,
             },
             view,
         )
@@ -433,7 +434,7 @@ impl<'w, 'm, M: Mmu> Plan<'w, 'm, M> {
         }
         for (new, kept) in [(1, UPPER), (0, OWNER)] {
             if let Some(new) = self.new[new].take() {
-                self.kept[kept] = Some(new.insert(self.writers)?);
+                self.kept[kept] = Some(new.insert(self.writers, None)?);
             }
         }
         Ok(())

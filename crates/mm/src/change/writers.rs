@@ -67,6 +67,7 @@ use crate::base::error::NoMemory;
 use crate::mm::Mm;
 use crate::pages::file::{Unused, UnusedFiles};
 use crate::space::look::{Exclusive, Held};
+use crate::space::tree::Between;
 use crate::space::vma::Vma;
 use crate::space::vma::VmaPtr;
 use crate::space::vma_lock;
@@ -209,6 +210,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
         &'v self,
         start: VirtAddr,
         new: VmaPtr<'v, M>,
+        between: Option<Between<'_, M>>,
     ) -> Result<Section<'v, M>, NoMemory> {
         // No thread gets the lock of a new one before this guard goes.
         let odd = self.mm.system().config.fallback_order.speculates();
@@ -216,7 +218,10 @@ impl<'m, M: Mmu> Writers<'m, M> {
             new.get().seq.write_begin();
         }
         let section = Section { vma: new, odd };
-        vma_lock::insert(self.mm, start, new.as_ptr())?;
+        vma_lock::insert(self.mm, new.as_ptr(), |vma| {
+            let sys = self.mm.system();
+            self.mm.tree.insert(sys, start, vma, between)
+        })?;
         Ok(section)
     }
 }

@@ -27,8 +27,8 @@ use crate::mm::Mm;
 use core::ops::Deref;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{
-    Access, EntryRef, Hardware, Leaf, Missing, Mmu, Paging, Pte, Table, Walk, hardware_walk,
-    index_of, span_of, walk, walk_to,
+    Access, EntryRef, Hardware, Leaf, Missing, Mmu, Paging, Pte, Table, Walk, entries_of,
+    hardware_walk, index_of, span_of, span_shift, walk, walk_to,
 };
 use minflt_sync::Irq;
 
@@ -130,13 +130,60 @@ impl<'h, M: Mmu> Tables<'h, M> {
         range: VirtRange,
     ) -> Option<(Leaf<'h, M>, VirtRange)> {
         while *at < range.end() {
-            let (table, part) = self.part(*at, range);
-            *at = part.end();
-            if let Some(leaf) = table {
-                return Some((leaf, part));
+            match self.walk(*at) {
+                Walk::Leaf(leaf) => {
+                    let rest = VirtRange::new(*at, range.end());
+                    let part = span_of::<M::Paging>(*at, 1).intersect(rest);
+                    *at = part.end();
+                    return Some((leaf, part));
+                }
+                Walk::Missing(Missing { table, level, .. }) => {
+                    *at = self.behind_missing(table, level, *at, range.end());
+                }
             }
         }
         None
+    }
+
+    /// The first address behind the entry for `at` of `table` whose entry there leads to a table;
+    /// where there is none, the end of what the table covers, or `end`. Without walks from the
+    /// root, which are as many as a range without tables has entries.
+    fn behind_missing(self, table: Pfn, level: u32, at: VirtAddr, end: VirtAddr) -> VirtAddr {
+        let table = self.table(table, level);
+        let shift = span_shift::<M::Paging>(level);
+        let behind = span_of::<M::Paging>(at, level).end();
+        let last = index_of::<M::Paging>(at, level) as u64;
+        // As many as the table has behind it, and `end` is not before.
+        let left = end.0.saturating_sub(behind.0).div_ceil(1 << shift);
+        let all = entries_of::<M::Paging>(level).min(last + 1 + left);
+        let mut next = last as usize + 1;
+        while let Some((index, value)) = table.used_from(next, all as usize, level) {
+            if value.is_table_at(level) {
+                return VirtAddr(behind.0 + ((index as u64 - last - 1) << shift));
+            }
+            next = index + 1;
+        }
+        VirtAddr(behind.0 + ((all - last - 1) << shift)).min(end)
+    }
+
+    /// A table of level `level` that is freed leads to no other: past the access hook, for an
+    /// oracle.
+    #[inline(always)]
+    pub(crate) fn has_no_tables(self, table: Pfn, level: u32) {
+        if M::CHECKED && level > 0 {
+            let entries = 0..entries_of::<M::Paging>(level) as usize;
+            let table = self.table(table, level);
+            for index in entries {
+                let below = table.entry(index).peek();
+                if below.is_table_at(level) {
+                    M::violation(format_args!(
+                        "page table {} is freed, and entry {index} leads to another: frame {}",
+                        table.pfn(),
+                        below.pfn()
+                    ));
+                }
+            }
+        }
     }
 
     /// A table that a walk came to, of level `level`.
@@ -194,6 +241,22 @@ impl<M: Mmu> Drop for AsHardware<'_, M> {
     fn drop(&mut self) {
         M::irq_restore(self.irq);
     }
+}
+
+/// The entries for `range` of a table of level `level` that covers it: from the first up to the one
+/// behind the last.
+#[inline(always)]
+pub(crate) fn indices<M: Mmu>(range: VirtRange, level: u32) -> (usize, usize) {
+    let last = VirtAddr(range.end().0.saturating_sub(1));
+    let index = |addr| index_of::<M::Paging>(addr, level);
+    (index(range.start()), index(last) + 1)
+}
+
+/// The page that is `behind` as many others as from `start` on.
+#[inline(always)]
+pub(crate) fn page_at<M: Mmu>(start: VirtAddr, behind: usize) -> VirtRange {
+    let start = start.0 + ((behind as u64) << M::Paging::shift());
+    VirtRange::new(VirtAddr(start), VirtAddr(start + M::Paging::page()))
 }
 
 /// The pages of a range, each as a range.

@@ -30,7 +30,19 @@
 //! [`shootdown::flush`] returned. The count is raised before the first PTE is read, so of two
 //! overlapping zaps the later one to read a PTE sees the count of the other until that has flushed.
 //!
-//! Linux: mm/memory.c zap_pte_range, mm/mmu_gather.c; mm_tlb_flush_nested since 4647706ebeee.
+//! *Every table overlaps a mapping*, so of a table that goes only the entries for the range are
+//! read, not all 512: below the others there is no table. A table is linked by a fault or by mremap
+//! for an address that is mapped, or about to be, and nothing unmaps that address meanwhile: in all
+//! eras it is linked under `mmap_lock` or under a VMA's lock, for which munmap waits; speculative
+//! faults link none ([`crate::fault::prepare`]). The call that unmaps the last mapping that a table
+//! overlaps frees the table. Where a new mapping takes the place, it overlaps the tables instead.
+//! Checked machines read all entries of a table above leaves that goes.
+//!
+//! # Cost
+//! An entry of each level for each span of the range that has a table.
+//!
+//! Linux: mm/memory.c zap_pte_range, free_pgd_range, mm/mmu_gather.c; mm_tlb_flush_nested since
+//! 4647706ebeee.
 
 use crate::base::attrs::Prot;
 use crate::base::config::NegativeControl;
@@ -38,14 +50,12 @@ use crate::base::event::Event;
 use crate::entry::allowed::Allowed;
 use crate::entry::shootdown;
 use crate::entry::table;
-use crate::entry::walk::{Tables, pages};
+use crate::entry::walk::{Tables, indices, page_at, pages};
 use crate::memory::frame::Use;
 use crate::mm::Mm;
 use crate::system::System;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{
-    Exchange, Gather, Leaf, Mmu, NonPresent, Paging, Pte, index_of, span_of, span_shift,
-};
+use minflt_pgtable::{Exchange, Gather, Leaf, Mmu, NonPresent, Paging, Pte, span_of, span_shift};
 use minflt_sync::order::PageTableLock;
 use minflt_sync::{Cost, Ordering, SpinGuard};
 
@@ -239,9 +249,10 @@ impl<'m, M: Mmu> Zap<'m, M> {
         changed
     }
 
-    /// Unlinks the tables that overlap `range` and cover nothing outside `bounds`. The caller holds
-    /// `mmap_lock` for writing, or downgraded it, and removed the VMAs: no other thread changes or
-    /// follows entries that point to tables within the bounds.
+    /// Unlinks the tables that overlap `range` and cover nothing outside `bounds`, within which
+    /// nothing is mapped outside `range`. The caller holds `mmap_lock` for writing, or downgraded
+    /// it, and removed the VMAs: no other thread changes or follows entries that point to tables
+    /// within the bounds.
     pub(crate) fn free_tables(&mut self, range: VirtRange, bounds: VirtRange) {
         // The lowest tables at both ends are shared with others, and there is none between them.
         let first = span_of::<M::Paging>(range.start(), 1);
@@ -321,13 +332,15 @@ impl<'m, M: Mmu> Zap<'m, M> {
         let held: SpinGuard<'_, (), PageTableLock, M> = self.mm().table_lock(leaf.table).lock();
         let mut resident = 0;
         let mut left = VirtRange::new(span.end(), span.end());
-        for page in pages::<M>(span) {
-            let entry = self.tables.entry(leaf.table, page.start());
-            let found = entry.load();
-            if found.is_none() || self.keeps(found) {
+        let (table, (mut next, end)) = (self.tables.table(leaf.table, 0), indices::<M>(span, 0));
+        let first = next;
+        while let Some((index, found)) = table.used_from(next, end, 0) {
+            next = index + 1;
+            if self.keeps(found) {
                 continue;
             }
-            let old = entry.swap(how, Pte::none());
+            let old = table.entry(index).swap(how, Pte::none());
+            let page = page_at::<M>(span.start(), index - first);
             if !old.is_mapped() {
                 resident -= i64::from(self.mm().drop_nonpresent(old));
                 continue;
@@ -380,20 +393,20 @@ impl<'m, M: Mmu> Zap<'m, M> {
         let mm = self.mm();
         let table = self.tables.table(table, level);
         let shift = span_shift::<M::Paging>(level);
-        let mut index = index_of::<M::Paging>(range.start(), level);
-        let mut at = range.start().align_down(shift);
-        while at < range.end() {
-            let span = VirtRange::new(at, VirtAddr(at.0 + (1 << shift)));
-            let entry = table.entry(index);
-            (index, at) = (index + 1, span.end());
-            let value = entry.load();
+        let start = range.start().align_down(shift);
+        let (first, end) = indices::<M>(range, level);
+        let mut next = first;
+        while let Some((index, value)) = table.used_from(next, end, level) {
+            next = index + 1;
             if !value.is_table_at(level) {
                 continue;
             }
-            let inside = bounds.covers(span);
-            let part = if inside { span } else { span.intersect(range) };
-            self.free_below(value.pfn(), level - 1, part, bounds);
-            if inside {
+            let at = start.0 + (((index - first) as u64) << shift);
+            let span = VirtRange::new(VirtAddr(at), VirtAddr(at + (1 << shift)));
+            self.free_below(value.pfn(), level - 1, span.intersect(range), bounds);
+            if bounds.covers(span) {
+                self.tables.has_no_tables(value.pfn(), level - 1);
+                let entry = table.entry(index);
                 entry.swap(mm.exchange_of_tables(), Pte::none_at(level));
                 self.gather.table(value.pfn(), span);
                 if self.gather.is_full() {

@@ -26,7 +26,7 @@ use crate::base::attrs::VmaView;
 use crate::base::config::NegativeControl;
 use crate::entry::walk::Tables;
 use crate::mm::Mm;
-use crate::space::tree::{Beside, End, Found, Locked, Mapping};
+use crate::space::tree::{Beside, End, Found, Hole, Locked, Mapping};
 use crate::space::vma::Vma;
 use core::cell::Cell;
 use core::ops::Deref;
@@ -242,7 +242,7 @@ impl<'h, M: Mmu> Held<'h, M> {
 
     /// The highest hole of at least `len` bytes from `bottom`, before which no VMA starts, up to
     /// `top`: as much of it as lies there. The caller holds the lock for writing.
-    pub(crate) fn highest_hole(self, len: u64, bottom: VirtAddr, top: End) -> Option<VirtRange> {
+    pub(crate) fn highest_hole(self, len: u64, bottom: VirtAddr, top: End) -> Option<Hole<'h, M>> {
         self.tree().highest_hole(len, bottom, top)
     }
 

@@ -303,8 +303,8 @@ impl<M: Mmu> Drop for Semaphore<'_, M> {
     }
 }
 
-/// Puts a new VMA, which is whole, into `mm`'s tree; write-locked, where the fallback order locks
-/// VMAs.
+/// Puts a new VMA, which is whole, into `mm`'s tree, by `put`; write-locked, where the fallback
+/// order locks VMAs.
 ///
 /// # Context
 /// Under `mmap_lock` for writing.
@@ -313,8 +313,8 @@ impl<M: Mmu> Drop for Semaphore<'_, M> {
 /// When there is no memory: then the VMA is in no tree, detached, and the caller's to free.
 pub(crate) fn insert<M: Mmu>(
     mm: &Mm<M>,
-    start: VirtAddr,
     new: NonNull<Vma<M>>,
+    put: impl FnOnce(&Vma<M>) -> Result<(), NoMemory>,
 ) -> Result<(), NoMemory> {
     let sys = mm.system();
     // SAFETY: the caller's own until it is in the tree, and kept by `mmap_lock` from then on.
@@ -327,7 +327,7 @@ pub(crate) fn insert<M: Mmu>(
     if let Some(by) = by {
         vma.attach(by, mm);
     }
-    let inserted = mm.tree.insert(sys, start, vma);
+    let inserted = put(vma);
     match (&inserted, by) {
         (Ok(()), _) => mm.count_vmas(1),
         (Err(NoMemory), Some(by)) => vma.detach(by, mm),

@@ -2,6 +2,7 @@
 
 use super::count::{Count, Did, Each, PAGE, of, page, with};
 use core::cell::{Cell, RefCell};
+use minflt_addr::VirtAddr;
 use minflt_mm::{
     Event, Growth, MapRequest, Place, Prot, Remap, RemapRequest, System, UffdMode, Wake,
     WriteProtected,
@@ -10,6 +11,8 @@ use minflt_pgtable::{Access, X86_64};
 use minflt_sim::{MachineFile, RunOptions, Sim, SimInstance, Size, TaskSpec};
 use minflt_sync::{Machine, TaskId};
 
+/// Reads of nodes of the tree in an mmap that fills a hole.
+const LOOKS: u64 = 6;
 const ERAS: [&str; 4] = ["linux-2.6.10", "linux-4.13", "spf-2017", "linux-6.15"];
 
 /// `mm/call/fork.rs`: for each entry a reference and a map count; where the page was exclusive, its
@@ -204,6 +207,28 @@ fn a_lookup_is_a_node_a_level_and_a_hole_takes_no_node() {
     let [one, two, three] = levels;
     assert_eq!(three - two, two - one, "{levels:?}");
     assert!(two - one <= 5, "{levels:?}");
+}
+
+/// `mm/space/tree/mod.rs`: what is mapped in a gap that a search has found between two of a leaf
+/// fills a hole there without a look for its neighbours, and without another descent.
+#[test]
+fn a_mapping_between_two_of_a_leaf_is_the_search_for_its_place() {
+    with(of("linux-4.13"), |w| {
+        // A page is free below the highest.
+        let end = VirtAddr((1 << 47) - PAGE);
+        let high = VirtAddr(end.0 - 8 * PAGE);
+        let mapped = w.mm.mmap(Place::Fixed(high), 8 * PAGE, Prot::NONE);
+        assert_eq!(mapped, Ok(high));
+        (0..6).for_each(|n| w.map(4 * n, 1));
+        let mmap = || w.mm.mmap(Place::Any, PAGE, Prot::READ).expect("room");
+        let first = mmap();
+        assert_eq!(w.mm.munmap(first, PAGE), Ok(()));
+        let mut at = None;
+        let did = w.did(|| at = Some(mmap()));
+        assert_eq!(at, Some(first));
+        // The node and its words, the words of the two, and those that are set.
+        assert_eq!(did.all("tree node").loads, LOOKS, "{did:?}");
+    });
 }
 
 /// `mm/entry/shootdown.rs`: an interrupt for each other CPU that has run in the address space, and

@@ -13,3 +13,4 @@ mod locks;
 mod memory;
 mod pages;
 mod sections;
+mod tables;

@@ -347,8 +347,7 @@ impl<M: Mmu> Frames<M> {
         let node = |pfn: &u32| self.node_of(Pfn(u64::from(*pfn)));
         for of_one in frames.chunk_by(|a, b| node(a) == node(b)) {
             let zone = self.zones.get(node(&of_one[0]));
-            let pfns = of_one.iter().map(|pfn| Pfn(u64::from(*pfn)));
-            zone.free_many(&self.table, pfns, 0);
+            zone.free_sorted(&self.table, of_one);
         }
     }
 

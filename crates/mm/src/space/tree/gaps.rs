@@ -9,7 +9,7 @@
 //! Linux: the gaps of lib/maple_tree.c, mas_empty_area_rev.
 
 use super::look::{first, last};
-use super::node::{Locked, NodeRef};
+use super::node::{Between, Locked, NodeRef};
 use super::{Body, FANOUT, HOLE};
 use crate::base::attrs::Prot;
 use crate::space::vma::{Vma, VmaPtr};
@@ -23,6 +23,34 @@ pub(crate) struct Beside<'v, M: Mmu> {
     pub(crate) below: Option<VmaPtr<'v, M>>,
     /// The VMA that starts where it ends.
     pub(crate) above: Option<VmaPtr<'v, M>>,
+    /// Where the range is to be inserted, if that was seen on the way.
+    pub(crate) between: Option<Between<'v, M>>,
+}
+
+/// A hole that was found.
+pub(crate) struct Hole<'h, M: Mmu> {
+    range: VirtRange,
+    between: Option<Between<'h, M>>,
+}
+
+impl<'h, M: Mmu> Hole<'h, M> {
+    /// Where it is.
+    pub(crate) const fn range(&self) -> VirtRange {
+        self.range
+    }
+
+    /// What touches `range`, which ends where the hole does, if the search has seen that: one leaf
+    /// has what is around.
+    #[inline]
+    pub(crate) fn beside(&self, range: VirtRange) -> Option<Beside<'h, M>> {
+        let (below, above) = self.between?.both();
+        let touches = range.start() == self.range.start();
+        Some(Beside {
+            below: below.filter(|_| touches),
+            above,
+            between: self.between,
+        })
+    }
 }
 
 /// Where what is searched ends.
@@ -62,16 +90,18 @@ struct Search {
 impl Search {
     /// What lies between, if it is enough.
     #[inline(always)]
-    fn enough(&self, start: u64, end: u64) -> Option<VirtRange> {
-        let hole = VirtRange::new(VirtAddr(start), VirtAddr(end));
-        (end >= start && end - start >= self.bytes).then_some(hole)
+    fn enough<'h, M: Mmu>(&self, start: u64, end: u64) -> Option<Hole<'h, M>> {
+        (end >= start && end - start >= self.bytes).then(|| Hole {
+            range: VirtRange::new(VirtAddr(start), VirtAddr(end)),
+            between: None,
+        })
     }
 }
 
 impl<'h, M: Mmu> Locked<'h, M> {
     /// The highest hole of at least `len` bytes from `bottom`, before which no VMA starts, up to
     /// `top`: as much of it as lies there.
-    pub(crate) fn highest_hole(self, len: u64, bottom: VirtAddr, top: End) -> Option<VirtRange> {
+    pub(crate) fn highest_hole(self, len: u64, bottom: VirtAddr, top: End) -> Option<Hole<'h, M>> {
         let search = Search {
             bytes: len,
             pages: pages::<M>(len),
@@ -105,6 +135,7 @@ impl<'h, M: Mmu> Locked<'h, M> {
             return Beside {
                 below: ends.then(|| at(before)).flatten(),
                 above: starts.then(|| at(after)).flatten(),
+                between: None,
             };
         }
         let last = start.0.checked_sub(1).map(VirtAddr);
@@ -117,6 +148,7 @@ impl<'h, M: Mmu> Locked<'h, M> {
             above: above
                 .filter(|vma| vma.view().range.start() == end)
                 .map(VmaPtr::from),
+            between: None,
         }
     }
 
@@ -258,8 +290,10 @@ impl Search {
     /// # Correctness
     /// A word is put right only where all that lies behind its child is free up to the next VMA:
     /// where the search is cut off before that, the gap is larger than what is seen of it.
-    fn below<M: Mmu>(&self, node: NodeRef<'_, M>, mut next: End) -> Option<VirtRange> {
+    fn below<'h, M: Mmu>(&self, node: NodeRef<'h, M>, mut next: End) -> Option<Hole<'h, M>> {
         let body = node.read();
+        // The slot of a leaf that `next` is the start of.
+        let mut after = None;
         if body.level > 0 {
             let hole = self.enough(end(node)?, next.at());
             if hole.is_some() {
@@ -274,11 +308,13 @@ impl Search {
             let word = body.words()[slot].get();
             if body.level == 0 {
                 if word != HOLE {
-                    let hole = self.enough(body.end_of(slot), next.at());
-                    if hole.is_some() {
-                        return hole;
+                    if let Some(hole) = self.enough(body.end_of(slot), next.at()) {
+                        let between = after.map(|after| Between::new(body, slot, after));
+                        return Some(Hole { between, ..hole });
                     }
+                    let cut = body.keys[slot] >= next.at();
                     next = next.before(body.keys[slot]);
+                    after = (!cut).then_some(slot);
                 }
             } else if word >= self.pages {
                 let next = body.behind(slot).map_or(next, |at| next.before(at));

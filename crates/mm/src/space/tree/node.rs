@@ -395,6 +395,48 @@ impl<'a, M: Mmu> Found<'a, M> {
     }
 }
 
+/// Two slots of a leaf with VMAs, and only holes between them: what is mapped there is inserted
+/// without another descent. Good until the tree changes.
+pub(crate) struct Between<'a, M: Mmu> {
+    /// As in [`Found`].
+    leaf: NonNull<Body<M>>,
+    before: usize,
+    after: usize,
+    kept: PhantomData<&'a Node<M>>,
+}
+copy!(Between);
+
+impl<'a, M: Mmu> Between<'a, M> {
+    pub(super) fn new(leaf: &'a Body<M>, before: usize, after: usize) -> Self {
+        let (leaf, kept) = (NonNull::from(leaf), PhantomData);
+        Self {
+            leaf,
+            before,
+            after,
+            kept,
+        }
+    }
+
+    fn leaf(self) -> &'a Body<M> {
+        // SAFETY: found under `mmap_lock`, which is held as long as `'a`, and not yet replaced.
+        unsafe { self.leaf.as_ref() }
+    }
+
+    /// The two VMAs.
+    pub(super) fn both(self) -> (Option<VmaPtr<'a, M>>, Option<VmaPtr<'a, M>>) {
+        let vma = |slot| self.leaf().vma(slot).map(VmaPtr::from);
+        (vma(self.before), vma(self.after))
+    }
+
+    /// The leaf, and the slot of the key `start`, if there is one.
+    #[inline(always)]
+    pub(super) fn hole(self, start: u64) -> Option<(&'a Body<M>, usize)> {
+        let mut between = self.before + 1..self.after;
+        let slot = between.find(|slot| self.leaf().keys[*slot] == start)?;
+        Some((self.leaf(), slot))
+    }
+}
+
 /// Looks without instrumented access, for oracles and teardown, while nobody changes the tree.
 impl<M: Mmu> Tree<M> {
     /// Visits every VMA in order; then every node.
