@@ -84,6 +84,9 @@ pub(crate) fn gate(root: &Path) -> Vec<Step> {
             "clippy --release -- -D warnings",
         ),
         apart(root, "kernel", "kernel-build", "build --release"),
+        apart(root, "peers", "peers-fmt", "fmt --check"),
+        apart(root, "peers", "peers-clippy", "clippy --benches -- -D warnings"),
+        apart(root, "peers", "peers", "test --benches"),
     ];
     steps.push(page(root));
     steps.extend(miri(root));
@@ -274,11 +277,12 @@ fn loom(root: &Path, preemptions: u32) -> Step {
 }
 
 /// The packages with a lock file, and what the steps about each are called.
-const LOCKED: [(&str, &str, &str); 4] = [
+const LOCKED: [(&str, &str, &str); 5] = [
     ("", "deny", "advise"),
     ("kernel", "kernel-deny", "kernel-advise"),
     ("guest", "guest-deny", "guest-advise"),
     ("fuzz", "fuzz-deny", "fuzz-advise"),
+    ("peers", "peers-deny", "peers-advise"),
 ];
 
 /// Licences, duplicates and sources of what each lock file has. The advisory database lives on
@@ -378,6 +382,7 @@ mod tests {
             "kernel-deny",
             "guest-deny",
             "fuzz-deny",
+            "peers-deny",
             "fuzz",
         ] {
             assert!(names.contains(&name), "{name} is missing from {names:?}");

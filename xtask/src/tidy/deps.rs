@@ -5,7 +5,7 @@ use super::tree::{Text, Tree};
 use toml::{Table, Value};
 
 /// Which crates of ours each folder may depend on, outside tests. Arrows point down only.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     ("crates/addr", &[]),
     ("crates/sync", &[]),
     ("crates/pgtable", &["addr", "sync"]),
@@ -34,6 +34,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("tests", &ALL),
     ("kernel", &["addr", "sync", "pgtable", "mm", "conformance"]),
     ("guest", &[]),
+    ("peers", &["addr", "sync", "pgtable", "mm", "host"]),
     ("xtask", &[]),
 ];
 
@@ -57,7 +58,7 @@ const ALL: [&str; 13] = [
 ];
 
 /// Packages outside the workspace, which cannot inherit from it.
-const APART: [&str; 2] = ["kernel/", "guest/"];
+const APART: [&str; 3] = ["kernel/", "guest/", "peers/"];
 
 /// Every dependency between our crates is in [`ARROWS`].
 pub(super) fn arrows_point_down(tree: &Tree) -> Vec<Finding> {
@@ -133,7 +134,7 @@ fn parsed(manifest: &Text) -> Table {
 
 fn members(tree: &Tree) -> impl Iterator<Item = &Text> {
     let is_member = |folder: &str| {
-        folder.starts_with("crates/") || ["tests", "xtask", "kernel", "guest"].contains(&folder)
+        folder.starts_with("crates/") || ["tests", "xtask", "kernel", "guest", "peers"].contains(&folder)
     };
     tree.manifests
         .iter()

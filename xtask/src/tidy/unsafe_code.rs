@@ -54,6 +54,7 @@ const ALLOWED: &[&str] = &[
     "tests/tests/conformance/",
     "kernel/",
     "guest/",
+    "peers/benches/beside/arceos.rs",
 ];
 
 /// No `unsafe` outside [`ALLOWED`].

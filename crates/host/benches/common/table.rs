@@ -38,6 +38,12 @@ impl Times {
 
     /// For people and for programs.
     pub(crate) fn print(&self, bench: &str, much: Much) {
+        let command = format!("cargo bench -p minflt-host --bench {bench}");
+        self.print_of(bench, &command, much);
+    }
+
+    /// The same, measured by `command`.
+    pub(crate) fn print_of(&self, bench: &str, command: &str, much: Much) {
         let (rounds, flag) = (much.rounds(), much.flag());
         let head = format!("ns, {rounds} rounds");
         println!(
@@ -56,7 +62,7 @@ impl Times {
                 "{{\"bench\":\"{bench}\",\"target\":\"host\",\"of\":\"{whose}\",\"row\":\
                  \"{name}\",\"rounds\":{rounds},\"ns\":{{\"median\":{median:.2},\"q1\":{low:.2},\
                  \"q3\":{high:.2}}},\"command\":\
-                 \"cargo bench -p minflt-host --bench {bench}{flag}\"}}"
+                 \"{command}{flag}\"}}"
             );
         }
     }

@@ -1,0 +1,217 @@
+//! What kernels like ArceOS put together: `memory_set` for mappings, `page_table_multiarch` for
+//! page tables, a bitmap for frames, each behind a spin lock. The glue, a backend that maps a page
+//! when it is first touched, is written here after theirs: they keep it in their kernel.
+
+use crate::side::{MEMORY, Pages, Side, Space, User};
+use bitmap_allocator::{BitAlloc, BitAlloc1M};
+use core::alloc::Layout;
+use memory_addr::{AddrRange, PhysAddr, VirtAddr};
+use memory_set::{MappingBackend, MemoryArea, MemorySet};
+use page_table_multiarch::x86_64::X64PageTable;
+use page_table_multiarch::{MappingFlags, PageSize, PagingHandler};
+use spin::Mutex;
+use std::alloc::alloc;
+use std::sync::OnceLock;
+
+const PAGE: usize = 4096;
+
+/// What it does that the library does not, and does not do.
+pub(crate) const NOTES: &str = "\
+The peer: one spin lock for the address space, one for all frames; mmap looks for room from the
+bottom, area by area; munmap looks at every area; page tables go when the address space does; no
+counts, no limits, no merging, no other CPU is told of what is unmapped (on the host target nor is
+the own TLB). What a call of its kernel does around this is left out, as it is of ours.";
+
+/// The memory, as the kernel's direct map; and which frames are free.
+static MEMORY_BASE: OnceLock<usize> = OnceLock::new();
+static FRAMES: Mutex<BitAlloc1M> = Mutex::new(BitAlloc1M::DEFAULT);
+
+/// Frames by way of the bitmap.
+struct Handler;
+
+impl PagingHandler for Handler {
+    fn alloc_frames(num: usize, _align: usize) -> Option<PhysAddr> {
+        assert_eq!(num, 1, "x86-64's tables have a page each");
+        let frame = FRAMES.lock().alloc()?;
+        Some(PhysAddr::from_usize(frame * PAGE))
+    }
+
+    fn dealloc_frames(frame: PhysAddr, _num: usize) {
+        FRAMES.lock().dealloc(frame.as_usize() / PAGE);
+    }
+
+    fn phys_to_virt(frame: PhysAddr) -> VirtAddr {
+        let base = MEMORY_BASE.get().expect("set by `new`");
+        VirtAddr::from_usize(base + frame.as_usize())
+    }
+}
+
+type PageTable = X64PageTable<Handler>;
+
+/// Memory that is there when it is first touched.
+#[derive(Clone, Copy)]
+struct Lazy;
+
+impl Lazy {
+    fn fault(at: VirtAddr, flags: MappingFlags, table: &mut PageTable, clear: bool) -> bool {
+        let Some(frame) = Handler::alloc_frame() else {
+            return false;
+        };
+        if clear {
+            let page: *mut u8 = Handler::phys_to_virt(frame).as_mut_ptr();
+            // SAFETY: a whole frame of the memory, which nothing else uses since it was allocated.
+            unsafe { page.write_bytes(0, PAGE) };
+        }
+        let mapped = table.cursor().map(at, frame, PageSize::Size4K, flags);
+        mapped.is_ok()
+    }
+}
+
+fn pages(start: VirtAddr, size: usize) -> impl Iterator<Item = VirtAddr> {
+    (start.as_usize()..start.as_usize() + size)
+        .step_by(PAGE)
+        .map(VirtAddr::from_usize)
+}
+
+impl MappingBackend for Lazy {
+    type Addr = VirtAddr;
+    type Flags = MappingFlags;
+    type PageTable = PageTable;
+
+    fn map(&self, _: VirtAddr, _: usize, _: MappingFlags, _: &mut PageTable) -> bool {
+        true
+    }
+
+    fn unmap(&self, start: VirtAddr, size: usize, table: &mut PageTable) -> bool {
+        let mut table = table.cursor();
+        for page in pages(start, size) {
+            if let Ok((frame, ..)) = table.unmap(page) {
+                Handler::dealloc_frame(frame);
+            }
+        }
+        true
+    }
+
+    fn protect(&self, at: VirtAddr, size: usize, to: MappingFlags, table: &mut PageTable) -> bool {
+        let mut table = table.cursor();
+        for page in pages(at, size) {
+            // A page that was not touched has no entry: its area says what it will grant.
+            let _untouched = table.protect(page, to);
+        }
+        true
+    }
+}
+
+/// All of the peer.
+#[derive(Debug)]
+pub(crate) struct ArceOs(());
+
+impl ArceOs {
+    /// The memory is there, and stays: one peer a program.
+    pub(crate) fn new() -> Self {
+        let bytes = MEMORY as usize;
+        let layout = Layout::from_size_align(bytes, PAGE).expect("pages");
+        // SAFETY: not of size 0.
+        let base = unsafe { alloc(layout) };
+        assert!(!base.is_null(), "{bytes} bytes");
+        // SAFETY: all of what was allocated. Each page is written, so that the host has it.
+        unsafe { base.write_bytes(0, bytes) };
+        assert!(MEMORY_BASE.set(base as usize).is_ok(), "one peer");
+        FRAMES.lock().insert(0..bytes / PAGE);
+        Self(())
+    }
+}
+
+/// An address space.
+pub(crate) struct PeerSpace {
+    inner: Mutex<(MemorySet<Lazy>, PageTable)>,
+    pages: Pages,
+}
+
+const DATA: MappingFlags = MappingFlags::READ
+    .union(MappingFlags::WRITE)
+    .union(MappingFlags::USER);
+
+impl Side for ArceOs {
+    type Space<'a> = PeerSpace;
+
+    fn name(&self) -> String {
+        "memory_set + page_table_multiarch".to_owned()
+    }
+
+    fn space(&self, pages: Pages) -> PeerSpace {
+        PeerSpace {
+            inner: Mutex::new((MemorySet::new(), PageTable::try_new().expect("memory"))),
+            pages,
+        }
+    }
+
+    fn bytes(&self, _: &PeerSpace) -> u64 {
+        let stats = crate::HEAP.stats();
+        (stats.bytes_allocated - stats.bytes_deallocated) as u64
+    }
+}
+
+impl Space for PeerSpace {
+    type User<'u>
+        = &'u Self
+    where
+        Self: 'u;
+
+    fn on<R>(&self, _cpu: u32, run: impl FnOnce(&&Self) -> R) -> R {
+        run(&self)
+    }
+}
+
+impl Drop for PeerSpace {
+    fn drop(&mut self) {
+        let (areas, table) = self.inner.get_mut();
+        areas.clear(table).expect("a backend that does not fail");
+    }
+}
+
+impl User for &PeerSpace {
+    fn mmap(&self, len: u64) -> u64 {
+        let (areas, table) = &mut *self.inner.lock();
+        let (start, len) = (VirtAddr::from_usize(1 << 30), len as usize);
+        let all = AddrRange::new(start, VirtAddr::from_usize(1 << 47));
+        let at = areas.find_free_area(start, len, all, PAGE).expect("a hole");
+        let area = MemoryArea::new(at, len, DATA, Lazy);
+        areas.map(area, table, false).expect("free");
+        at.as_usize() as u64
+    }
+
+    fn mmap_at(&self, at: u64, len: u64) {
+        let (areas, table) = &mut *self.inner.lock();
+        let at = VirtAddr::from_usize(at as usize);
+        let area = MemoryArea::new(at, len as usize, DATA, Lazy);
+        areas.map(area, table, false).expect("free");
+    }
+
+    fn munmap(&self, at: u64, len: u64) {
+        let (areas, table) = &mut *self.inner.lock();
+        let at = VirtAddr::from_usize(at as usize);
+        areas.unmap(at, len as usize, table).expect("mapped");
+    }
+
+    fn mprotect(&self, at: u64, len: u64, writable: bool) {
+        let (areas, table) = &mut *self.inner.lock();
+        let at = VirtAddr::from_usize(at as usize);
+        let mut to = DATA;
+        to.set(MappingFlags::WRITE, writable);
+        let change = |_| Some(to);
+        areas
+            .protect(at, len as usize, change, table)
+            .expect("mapped");
+    }
+
+    fn fault(&self, at: u64) {
+        let (areas, table) = &mut *self.inner.lock();
+        let at = VirtAddr::from_usize(at as usize);
+        let area = areas.find(at).expect("mapped");
+        let flags = area.flags();
+        assert!(flags.contains(MappingFlags::WRITE), "writable");
+        let clear = self.pages == Pages::Used;
+        assert!(Lazy::fault(at, flags, table, clear), "memory");
+    }
+}
