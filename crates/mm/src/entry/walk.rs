@@ -23,6 +23,7 @@
 //! Linux: mm/pagewalk.c walk_page_range; Documentation/mm/process_addrs.rst, page tables (v6.13).
 
 use crate::base::huge_size::HugeSize;
+use crate::memory::frame::Use;
 use crate::mm::Mm;
 use core::ops::Deref;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
@@ -157,13 +158,27 @@ impl<'h, M: Mmu> Tables<'h, M> {
         let left = end.0.saturating_sub(behind.0).div_ceil(1 << shift);
         let all = entries_of::<M::Paging>(level).min(last + 1 + left);
         let mut next = last as usize + 1;
+        let mut found = None;
         while let Some((index, value)) = table.used_from(next, all as usize, level) {
             if value.is_table_at(level) {
-                return VirtAddr(behind.0 + ((index as u64 - last - 1) << shift));
+                found = Some(VirtAddr(behind.0 + ((index as u64 - last - 1) << shift)));
+                break;
             }
             next = index + 1;
         }
-        VirtAddr(behind.0 + ((all - last - 1) << shift)).min(end)
+        self.was_kept(table.pfn());
+        found.unwrap_or(VirtAddr(behind.0 + ((all - last - 1) << shift)).min(end))
+    }
+
+    /// A table that was read entry by entry was kept meanwhile: past the access hook, for an
+    /// oracle.
+    #[inline(always)]
+    fn was_kept(self, table: Pfn) {
+        if M::CHECKED && self.mm.system().frames.get(table).used_as() != Use::Table {
+            M::violation(format_args!(
+                "page table {table} was freed while a walk under a lock read it"
+            ));
+        }
     }
 
     /// A table of level `level` that is freed leads to no other: past the access hook, for an
