@@ -85,7 +85,12 @@ pub(crate) fn gate(root: &Path) -> Vec<Step> {
         ),
         apart(root, "kernel", "kernel-build", "build --release"),
         apart(root, "peers", "peers-fmt", "fmt --check"),
-        apart(root, "peers", "peers-clippy", "clippy --benches -- -D warnings"),
+        apart(
+            root,
+            "peers",
+            "peers-clippy",
+            "clippy --benches -- -D warnings",
+        ),
         apart(root, "peers", "peers", "test --benches"),
     ];
     steps.push(page(root));

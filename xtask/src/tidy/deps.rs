@@ -134,7 +134,8 @@ fn parsed(manifest: &Text) -> Table {
 
 fn members(tree: &Tree) -> impl Iterator<Item = &Text> {
     let is_member = |folder: &str| {
-        folder.starts_with("crates/") || ["tests", "xtask", "kernel", "guest", "peers"].contains(&folder)
+        folder.starts_with("crates/")
+            || ["tests", "xtask", "kernel", "guest", "peers"].contains(&folder)
     };
     tree.manifests
         .iter()
