@@ -26,6 +26,7 @@ use crate::arch::paging::{self, PAGE};
 use crate::arch::serial::last_words;
 use crate::arch::{clock, interrupt};
 use crate::frames::Ranges;
+use crate::mmu;
 use crate::options::Control;
 use crate::sched;
 use crate::shared::{Once, StaticWord};
@@ -255,7 +256,7 @@ unsafe impl Machine for Kernel {
         task::find(task).is_some_and(|task| task.state() == State::Ready && sched::runs(task))
     }
 
-    /// No address space is loaded while a CPU idles.
+    /// The root of an address space may be loaded still: see [`mmu::runs`].
     fn is_idle() -> bool {
         sched::is_idle()
     }
@@ -308,8 +309,9 @@ unsafe impl Machine for Kernel {
 }
 
 // SAFETY: (1) by `Pc`'s invariants: RAM in the direct map, which stays, and zeroed. (2) INVLPG and
-// a load of CR3 are serialising; there are no global translations and no process-context
-// identifiers. (3) `frame` checks the bounds, and each verb stays within one frame.
+// a load of CR3 are serialising, and there are no global translations; those under identifiers that
+// are not loaded are used after a flush only, by `Asids`. (3) `frame` checks the bounds, and each
+// verb stays within one frame.
 unsafe impl Mmu for Kernel {
     type Paging = X86_64;
 
@@ -381,29 +383,39 @@ unsafe impl Mmu for Kernel {
         }
     }
 
-    /// An address space that is not active has no translations here: leaving it loaded CR3.
-    /// Flushing the same addresses of the active one is slower, never wrong.
-    fn flush_local(at: &Pc, _space: SpaceId, range: VirtRange) {
+    /// One whose root is not loaded has none here that is used before a flush, without PCIDs; to
+    /// flush the same addresses of what is loaded is slower, never wrong.
+    fn flush_local(_at: &Pc, space: SpaceId, range: VirtRange) {
         if is_deaf() {
             return;
         }
         let pages = range.pages(X86_64::SHIFT);
         if pages > FLUSH_ONE_BY_ONE {
-            Self::flush_everything(at);
+            mmu::flush(space);
             return;
         }
         let first = range.start().align_down(X86_64::SHIFT);
         for page in 0..pages {
             tlb::flush(x86_64::VirtAddr::new(first.0 + page * PAGE));
         }
+        if mmu::uses_pcids() {
+            mmu::forget_dormant(space);
+        }
     }
 
     fn flush_everything(_at: &Pc) {
-        if is_deaf() {
-            return;
+        if !is_deaf() {
+            mmu::flush_everything();
         }
-        tlb::flush_all();
-        sched::with_loaded(|loaded| loaded.swept |= loaded.in_handler);
+    }
+
+    #[inline(always)]
+    fn runs(_at: &Pc, space: SpaceId) -> bool {
+        mmu::runs(space)
+    }
+
+    fn leave_space(_at: &Pc, space: SpaceId) {
+        mmu::leave(space);
     }
 
     fn tlb(_at: &Pc, _cpu: u32) -> Option<&Tlb> {
@@ -413,7 +425,7 @@ unsafe impl Mmu for Kernel {
 
 /// Whether this CPU drops what another one asks it to flush.
 fn is_deaf() -> bool {
-    DEAF.load(Ordering::Relaxed) == 1 && sched::with_loaded(|loaded| loaded.in_handler)
+    DEAF.load(Ordering::Relaxed) == 1 && mmu::is_in_handler()
 }
 
 /// A control: from now on a promise is broken, or kept with difficulty.
