@@ -19,7 +19,7 @@ pub use out::Out;
 pub use process::{Ended, Forked, Process, Usage};
 pub use raw::{Odd, Raw, Then};
 pub use start::{Args, start};
-pub use sys::{Advice, Errno, Prot, Sys};
+pub use sys::{Advice, Errno, Pages, Prot, Sys};
 pub use thread::{Counter, Thread, Word, together};
 
 use core::fmt::Write;

@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use crate::{Advice, Errno, File, Prot, Sys};
+use crate::{Advice, Errno, File, Pages, Prot, Sys};
 
 /// Bytes in a page, as the kernel says (`AT_PAGESZ`) and as programs here check.
 pub const PAGE: u64 = 4096;
@@ -18,19 +18,27 @@ pub const PAGE: u64 = 4096;
 pub struct Mapping {
     base: u64,
     pages: u64,
+    of: Pages,
 }
 
 impl Mapping {
     /// Maps `pages` pages, readable and writable.
     pub fn new(pages: u64) -> Result<Self, Errno> {
+        Self::of(Pages::Base, pages)
+    }
+
+    /// The same with pages of a kind. Offsets are in bytes, pages are counted in those.
+    pub fn of(of: Pages, pages: u64) -> Result<Self, Errno> {
+        let base = Sys::mmap_of(of, pages * of.bytes(), Prot::ReadWrite)?;
         // INVARIANT: fresh from the kernel, and nothing in the program maps at fixed addresses.
-        Sys::mmap(pages * PAGE, Prot::ReadWrite).map(|base| Self { base, pages })
+        Ok(Self { base, pages, of })
     }
 
     /// Maps the first pages of a file privately, to be read.
     pub fn of_file(file: &File, pages: u64) -> Result<Self, Errno> {
+        let of = Pages::Base;
         // INVARIANT: as above.
-        file.map(pages * PAGE).map(|base| Self { base, pages })
+        file.map(pages * PAGE).map(|base| Self { base, pages, of })
     }
 
     /// The number of pages.
@@ -39,11 +47,17 @@ impl Mapping {
         self.pages
     }
 
+    /// Bytes in each.
+    #[must_use]
+    pub const fn page(&self) -> u64 {
+        self.of.bytes()
+    }
+
     /// The address of a byte offset inside the range.
     #[must_use]
     pub fn addr(&self, offset: u64) -> u64 {
         assert!(
-            offset < self.pages * PAGE,
+            offset < self.pages * self.page(),
             "offset {offset:#x} past the mapping"
         );
         self.base + offset
@@ -79,40 +93,46 @@ impl Mapping {
     /// Changes what pages `first..first + count` allow.
     pub fn protect(&self, first: u64, count: u64, prot: Prot) -> Result<(), Errno> {
         // SAFETY: (1) by the type invariant no object lives there.
-        unsafe { Sys::mprotect(self.addr(first * PAGE), count * PAGE, prot) }
+        unsafe { Sys::mprotect(self.addr(first * self.page()), count * self.page(), prot) }
     }
 
     /// Unmaps pages `first..first + count`.
     pub fn unmap(&self, first: u64, count: u64) -> Result<(), Errno> {
         // SAFETY: (1) by the type invariant no object lives there.
-        unsafe { Sys::munmap(self.addr(first * PAGE), count * PAGE) }
+        unsafe { Sys::munmap(self.addr(first * self.page()), count * self.page()) }
     }
 
     /// Maps fresh memory as pages `first..first + count`, whatever is there.
     pub fn replace(&self, first: u64, count: u64) -> Result<(), Errno> {
-        let at = self.addr(first * PAGE);
+        let at = self.addr(first * self.page());
         // SAFETY: (1) by the type invariant no object lives there.
-        unsafe { Sys::mmap_fixed(at, count * PAGE, Prot::ReadWrite) }.map(|_| ())
+        unsafe { Sys::mmap_fixed(at, count * self.page(), Prot::ReadWrite, self.of) }.map(|_| ())
     }
 
     /// Moves all pages to `to`, which is as large, in place of what is there.
     pub fn move_to(&self, to: &Self) -> Result<(), Errno> {
         assert_eq!(self.pages, to.pages, "both have as many pages");
         // SAFETY: (1) by the invariants of both no object lives there.
-        unsafe { Sys::mremap_to(self.base, self.pages * PAGE, to.base) }.map(|_| ())
+        unsafe { Sys::mremap_to(self.base, self.pages * self.page(), to.base) }.map(|_| ())
     }
 
     /// Has pages `first..first + count` swapped out, as far as possible.
     pub fn page_out(&self, first: u64, count: u64) -> Result<(), Errno> {
-        let at = self.addr(first * PAGE);
+        let at = self.addr(first * self.page());
         // SAFETY: (1) nothing changes that a program can see.
-        unsafe { Sys::madvise(at, count * PAGE, Advice::PageOut) }
+        unsafe { Sys::madvise(at, count * self.page(), Advice::PageOut) }
     }
 
     /// Discards the contents of pages `first..first + count`.
     pub fn discard(&self, first: u64, count: u64) -> Result<(), Errno> {
         // SAFETY: (1) by the type invariant no object lives there.
-        unsafe { Sys::madvise(self.addr(first * PAGE), count * PAGE, Advice::DontNeed) }
+        unsafe {
+            Sys::madvise(
+                self.addr(first * self.page()),
+                count * self.page(),
+                Advice::DontNeed,
+            )
+        }
     }
 
     /// Whether the kernel can store on behalf of the program at a byte offset.

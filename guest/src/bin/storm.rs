@@ -7,7 +7,8 @@
 //! legal, and then all words are compared with what was stored last; or the touchers stop before,
 //! keep what their CPUs have cached of the pages, and let the kernel store there for them, which it
 //! must refuse, as their own stores would be. WHAT are some of discard, replace, page-out, fork,
-//! protect, move, unmap; all without.
+//! protect, move, unmap; all without. With `huge` among them the memory has huge pages, which are
+//! not swapped out.
 //!
 //! A frame that was freed is likely to be used again at once, in the same place, where a stale
 //! translation does no harm. So the director touches other memory first, the *decoy*, which then
@@ -18,7 +19,7 @@
 #![no_main]
 
 use minflt_guest::{
-    Args, Ended, Errno, Mapping, PAGE, Process, Prot, Sys, Word, program, say, together,
+    Args, Ended, Errno, Mapping, Pages, Process, Prot, Sys, Word, program, say, together,
 };
 
 program!(main);
@@ -61,18 +62,26 @@ fn main(args: Args) -> i32 {
         say!("storm: {touchers} touchers, at most {MOST}");
         return 2;
     }
-    let mut does = [args.get(3).is_none(); WHAT.len()];
+    let mut does = [false; WHAT.len()];
+    let mut of = Pages::Base;
     for name in (3..).map_while(|index| args.get(index)) {
+        if name == "huge" {
+            of = Pages::Huge;
+            continue;
+        }
         let Some(index) = WHAT.iter().position(|what| *what == name) else {
-            say!("storm: unknown: {name}; there are: {WHAT:?}");
+            say!("storm: unknown: {name}; there are: huge, {WHAT:?}");
             return 2;
         };
         does[index] = true;
     }
+    if does == [false; WHAT.len()] {
+        does = WHAT.map(|what| of == Pages::Base || what != "page-out");
+    }
     let (Ok(memory), Ok(away), Ok(decoy)) = (
-        Mapping::new(PAGES),
-        Mapping::new(PAGES),
-        Mapping::new(PAGES),
+        Mapping::of(of, PAGES),
+        Mapping::of(of, PAGES),
+        Mapping::of(of, PAGES),
     ) else {
         say!("storm: no memory");
         return 2;
@@ -109,9 +118,9 @@ const WHAT: [&str; 7] = [
     "discard", "replace", "page-out", "fork", "protect", "move", "unmap",
 ];
 
-/// Where toucher `who` has its word of a page.
-const fn word(who: usize, page: u64) -> u64 {
-    page * PAGE + 8 * who as u64
+/// Where toucher `who` has its word of a page of `memory`. Of a huge one, in the last part.
+const fn word(memory: &Mapping, who: usize, page: u64) -> u64 {
+    (page + 1) * memory.page() - 4096 + 8 * who as u64
 }
 
 /// The end, at the first thing that is not right.
@@ -129,7 +138,7 @@ fn touch(memory: &Mapping, who: usize) {
         match order & 0xff {
             RUN => {
                 last += 1;
-                let at = word(who, last % PAGES);
+                let at = word(memory, who, last % PAGES);
                 memory.store(at, last);
                 let found = memory.load(at);
                 // It may have been discarded since; nothing else may have happened to it.
@@ -141,7 +150,7 @@ fn touch(memory: &Mapping, who: usize) {
             PAUSE => pause(&mut idle),
             PROBE if order != seen => {
                 let stored = (0..PAGES).filter(|page| {
-                    let stored = memory.kernel_store(page * PAGE + 8 * MOST as u64);
+                    let stored = memory.kernel_store(word(memory, MOST, *page));
                     stored != Err(Errno::EFAULT)
                 });
                 STORED[who].store(stored.count() as u32);
@@ -265,8 +274,9 @@ impl Director<'_> {
     fn fork(&self) -> Result<(), Errno> {
         let ended = Process::child(|| {
             let sum = || {
-                let words = (0..self.touchers)
-                    .flat_map(|who| (0..PAGES).map(move |page| self.memory.load(word(who, page))));
+                let words = (0..self.touchers).flat_map(|who| {
+                    (0..PAGES).map(move |page| self.memory.load(word(self.memory, who, page)))
+                });
                 words.fold(0_u64, |sum, word| sum.rotate_left(5) ^ word)
             };
             let first = sum();
@@ -286,12 +296,12 @@ impl Director<'_> {
             *from = progress.load();
         }
         for page in 0..PAGES {
-            self.decoy.store(word(MOST, page), 1);
+            self.decoy.store(word(self.decoy, MOST, page), 1);
         }
         for (who, from) in from[..self.touchers].iter().enumerate() {
             // The store under way may have begun before; the one behind it has not.
             let stored = u64::from(self.await_stores(who, *from, 2));
-            let found = self.memory.load(word(who, stored % PAGES));
+            let found = self.memory.load(word(self.memory, who, stored % PAGES));
             if found < stored {
                 wrong(format_args!(
                     "{what}: a store is lost: toucher {who} stored {stored}, then found {found}"
@@ -301,7 +311,7 @@ impl Director<'_> {
         for (who, from) in from[..self.touchers].iter().enumerate() {
             self.await_stores(who, *from, PAGES as u32 + 2);
             for page in 0..PAGES {
-                let found = self.decoy.load(word(who, page));
+                let found = self.decoy.load(word(self.decoy, who, page));
                 if found != 0 {
                     wrong(format_args!(
                         "{what}: store {found} of toucher {who} reached other memory"
@@ -329,7 +339,7 @@ impl Director<'_> {
         for (who, progress) in PROGRESS[..self.touchers].iter().enumerate() {
             let last = u64::from(progress.load());
             for stored in last - (PAGES - 1)..=last {
-                let found = memory.load(word(who, stored % PAGES));
+                let found = memory.load(word(memory, who, stored % PAGES));
                 if found != stored {
                     wrong(format_args!(
                         "{what}: a store is lost: toucher {who} stored {stored}, found {found}"
