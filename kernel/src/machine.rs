@@ -322,6 +322,7 @@ unsafe impl Mmu for Kernel {
 
     #[inline]
     fn clear(at: &Pc, pfn: Pfn) {
+        mmu::is_no_root(pfn);
         // SAFETY: (1) a whole frame, which the caller has to itself.
         unsafe { at.frame(pfn).write_bytes(0, PAGE as usize) };
     }
@@ -329,6 +330,7 @@ unsafe impl Mmu for Kernel {
     #[inline]
     fn copy(at: &Pc, to: Pfn, from: Pfn) {
         assert_ne!(to, from, "a frame is copied onto itself");
+        mmu::is_no_root(to);
         let (to, from) = (at.frame(to), at.frame(from).cast_const());
         // SAFETY: (1) two whole, different frames; the caller has `to` to itself, and nobody stores
         // to `from`, which it keeps read-only.

@@ -14,6 +14,7 @@
 
 use core::cell::UnsafeCell;
 
+use minflt_addr::Pfn;
 use minflt_mm::Mm;
 use minflt_pgtable::{Asids, Facts, SpaceId, Switch, X86_64};
 use minflt_sync::{Machine, Ordering};
@@ -21,7 +22,7 @@ use x86_64::instructions::interrupts;
 
 use crate::acpi::MAX_CPUS;
 use crate::arch::kernel_map;
-use crate::arch::paging::{self, Pcid, Table};
+use crate::arch::paging::{self, PAGE, Pcid, Table};
 use crate::machine::Kernel;
 use crate::shared::StaticWord;
 use crate::task;
@@ -48,6 +49,9 @@ static CPUS: [OnCpu; MAX_CPUS] = [const {
 
 /// 1 where CPUs use PCIDs.
 static PCIDS: StaticWord = StaticWord::new(0);
+
+/// The frame of the root that each CPU has loaded, 0 for the kernel's own: for an oracle.
+static ROOTS: [StaticWord; MAX_CPUS] = [const { StaticWord::new(0) }; MAX_CPUS];
 
 /// The CPUs are to use PCIDs if they have them. Called on the boot CPU, before others are started
 /// and before there are programs.
@@ -98,6 +102,7 @@ pub(crate) fn load(mm: &Mm<Kernel>) {
     // user's half only.
     let root = unsafe { Table::new(root) };
     root.share_kernel_half(kernel_map::root());
+    note_root(root.phys() / PAGE);
     // SAFETY: (1) the root has the kernel's half, and `mm` maps below it what is the program's; (2)
     // the identifier is kept if `Asids` says that what it has is of this root, and right.
     unsafe { root.activate(pcid) };
@@ -179,6 +184,27 @@ pub(crate) fn flush_everything() {
 fn load_kernel() {
     // SAFETY: (1) it is the kernel's half, and the lower half is empty; (2) nothing is kept.
     unsafe { kernel_map::root().activate(Pcid::Flush(0)) };
+    note_root(0);
+}
+
+fn note_root(pfn: u64) {
+    if Kernel::CHECKED {
+        ROOTS[task::current().cpu() as usize].store(pfn as u32, Ordering::Relaxed);
+    }
+}
+
+/// An oracle: `pfn` gets new contents, so it is no root that a CPU has loaded. One that its address
+/// space gave back would be, if a CPU had not left it.
+#[inline(always)]
+pub(crate) fn is_no_root(pfn: Pfn) {
+    if Kernel::CHECKED {
+        let has = |root: &StaticWord| u64::from(root.load(Ordering::Relaxed)) == pfn.0;
+        if let Some(cpu) = ROOTS.iter().position(has) {
+            Kernel::violation(format_args!(
+                "frame {pfn} is used again, and CPU {cpu}'s root"
+            ));
+        }
+    }
 }
 
 /// Runs `work` as the handler of what another CPU asks for. The caller has interrupts off.
