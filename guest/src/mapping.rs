@@ -7,7 +7,10 @@ use crate::{Advice, Errno, File, Pages, Prot, Sys};
 /// Bytes in a page, as the kernel says (`AT_PAGESZ`) and as programs here check.
 pub const PAGE: u64 = 4096;
 
-/// Pages of private anonymous memory.
+/// Bytes in a huge page.
+pub const HUGE_PAGE: u64 = 2 << 20;
+
+/// Pages of private anonymous memory, of `BYTES` bytes each.
 ///
 /// No Rust object ever lives inside: words are moved by single instructions that the compiler
 /// cannot see through, so an access that the kernel refuses is a signal, and nothing worse.
@@ -15,31 +18,40 @@ pub const PAGE: u64 = 4096;
 /// # Invariants
 /// The range was returned by `mmap` to this value and belongs to nobody else, even where unmapped.
 #[derive(Debug)]
-pub struct Mapping {
+pub struct Mapping<const BYTES: u64 = PAGE> {
     base: u64,
     pages: u64,
-    of: Pages,
 }
 
 impl Mapping {
     /// Maps `pages` pages, readable and writable.
     pub fn new(pages: u64) -> Result<Self, Errno> {
-        Self::of(Pages::Base, pages)
-    }
-
-    /// The same with pages of a kind. Offsets are in bytes, pages are counted in those.
-    pub fn of(of: Pages, pages: u64) -> Result<Self, Errno> {
-        let base = Sys::mmap_of(of, pages * of.bytes(), Prot::ReadWrite)?;
         // INVARIANT: fresh from the kernel, and nothing in the program maps at fixed addresses.
-        Ok(Self { base, pages, of })
+        Sys::mmap(pages * PAGE, Prot::ReadWrite).map(|base| Self { base, pages })
     }
 
     /// Maps the first pages of a file privately, to be read.
     pub fn of_file(file: &File, pages: u64) -> Result<Self, Errno> {
-        let of = Pages::Base;
         // INVARIANT: as above.
-        file.map(pages * PAGE).map(|base| Self { base, pages, of })
+        file.map(pages * PAGE).map(|base| Self { base, pages })
     }
+}
+
+impl Mapping<HUGE_PAGE> {
+    /// The same of `pages` huge pages, from those that were set aside.
+    pub fn huge(pages: u64) -> Result<Self, Errno> {
+        let base = Sys::mmap_of(Pages::Huge, pages * HUGE_PAGE, Prot::ReadWrite);
+        // INVARIANT: as above.
+        base.map(|base| Self { base, pages })
+    }
+}
+
+impl<const BYTES: u64> Mapping<BYTES> {
+    const OF: Pages = if BYTES == HUGE_PAGE {
+        Pages::Huge
+    } else {
+        Pages::Base
+    };
 
     /// The number of pages.
     #[must_use]
@@ -47,24 +59,19 @@ impl Mapping {
         self.pages
     }
 
-    /// Bytes in each.
-    #[must_use]
-    pub const fn page(&self) -> u64 {
-        self.of.bytes()
-    }
-
     /// The address of a byte offset inside the range.
     #[must_use]
     pub fn addr(&self, offset: u64) -> u64 {
         assert!(
-            offset < self.pages * self.page(),
+            offset < self.pages * BYTES,
             "offset {offset:#x} past the mapping"
         );
         self.base + offset
     }
 
-    /// Loads the word at a byte offset.
+    /// Loads the word at a byte offset. Never inlined, as `store`: a benchmark counts the call.
     #[must_use]
+    #[inline(never)]
     pub fn load(&self, offset: u64) -> u64 {
         let at = self.addr(offset);
         let word;
@@ -74,6 +81,7 @@ impl Mapping {
     }
 
     /// Stores a word at a byte offset.
+    #[inline(never)]
     pub fn store(&self, offset: u64, word: u64) {
         let at = self.addr(offset);
         // SAFETY: (1) by the type invariant no object lives at `at`.
@@ -93,46 +101,40 @@ impl Mapping {
     /// Changes what pages `first..first + count` allow.
     pub fn protect(&self, first: u64, count: u64, prot: Prot) -> Result<(), Errno> {
         // SAFETY: (1) by the type invariant no object lives there.
-        unsafe { Sys::mprotect(self.addr(first * self.page()), count * self.page(), prot) }
+        unsafe { Sys::mprotect(self.addr(first * BYTES), count * BYTES, prot) }
     }
 
     /// Unmaps pages `first..first + count`.
     pub fn unmap(&self, first: u64, count: u64) -> Result<(), Errno> {
         // SAFETY: (1) by the type invariant no object lives there.
-        unsafe { Sys::munmap(self.addr(first * self.page()), count * self.page()) }
+        unsafe { Sys::munmap(self.addr(first * BYTES), count * BYTES) }
     }
 
     /// Maps fresh memory as pages `first..first + count`, whatever is there.
     pub fn replace(&self, first: u64, count: u64) -> Result<(), Errno> {
-        let at = self.addr(first * self.page());
+        let at = self.addr(first * BYTES);
         // SAFETY: (1) by the type invariant no object lives there.
-        unsafe { Sys::mmap_fixed(at, count * self.page(), Prot::ReadWrite, self.of) }.map(|_| ())
+        unsafe { Sys::mmap_fixed(at, count * BYTES, Prot::ReadWrite, Self::OF) }.map(|_| ())
     }
 
     /// Moves all pages to `to`, which is as large, in place of what is there.
     pub fn move_to(&self, to: &Self) -> Result<(), Errno> {
         assert_eq!(self.pages, to.pages, "both have as many pages");
         // SAFETY: (1) by the invariants of both no object lives there.
-        unsafe { Sys::mremap_to(self.base, self.pages * self.page(), to.base) }.map(|_| ())
+        unsafe { Sys::mremap_to(self.base, self.pages * BYTES, to.base) }.map(|_| ())
     }
 
     /// Has pages `first..first + count` swapped out, as far as possible.
     pub fn page_out(&self, first: u64, count: u64) -> Result<(), Errno> {
-        let at = self.addr(first * self.page());
+        let at = self.addr(first * BYTES);
         // SAFETY: (1) nothing changes that a program can see.
-        unsafe { Sys::madvise(at, count * self.page(), Advice::PageOut) }
+        unsafe { Sys::madvise(at, count * BYTES, Advice::PageOut) }
     }
 
     /// Discards the contents of pages `first..first + count`.
     pub fn discard(&self, first: u64, count: u64) -> Result<(), Errno> {
         // SAFETY: (1) by the type invariant no object lives there.
-        unsafe {
-            Sys::madvise(
-                self.addr(first * self.page()),
-                count * self.page(),
-                Advice::DontNeed,
-            )
-        }
+        unsafe { Sys::madvise(self.addr(first * BYTES), count * BYTES, Advice::DontNeed) }
     }
 
     /// Whether the kernel can store on behalf of the program at a byte offset.

@@ -38,15 +38,6 @@ pub enum Pages {
 }
 
 impl Pages {
-    /// Bytes in one.
-    #[must_use]
-    pub const fn bytes(self) -> u64 {
-        match self {
-            Self::Base => 4096,
-            Self::Huge => 2 << 20,
-        }
-    }
-
     const fn bits(self) -> u64 {
         match self {
             Self::Base => 0,

@@ -19,7 +19,7 @@
 #![no_main]
 
 use minflt_guest::{
-    Args, Ended, Errno, Mapping, Pages, Process, Prot, Sys, Word, program, say, together,
+    Args, Ended, Errno, Mapping, PAGE, Process, Prot, Sys, Word, program, say, together,
 };
 
 program!(main);
@@ -63,10 +63,10 @@ fn main(args: Args) -> i32 {
         return 2;
     }
     let mut does = [false; WHAT.len()];
-    let mut of = Pages::Base;
+    let mut huge = false;
     for name in (3..).map_while(|index| args.get(index)) {
         if name == "huge" {
-            of = Pages::Huge;
+            huge = true;
             continue;
         }
         let Some(index) = WHAT.iter().position(|what| *what == name) else {
@@ -76,41 +76,64 @@ fn main(args: Args) -> i32 {
         does[index] = true;
     }
     if does == [false; WHAT.len()] {
-        does = WHAT.map(|what| of == Pages::Base || what != "page-out");
+        does = WHAT.map(|what| !huge || what != "page-out");
     }
-    let (Ok(memory), Ok(away), Ok(decoy)) = (
-        Mapping::of(of, PAGES),
-        Mapping::of(of, PAGES),
-        Mapping::of(of, PAGES),
-    ) else {
-        say!("storm: no memory");
-        return 2;
+    let storm = Storm {
+        touchers: touchers as usize,
+        rounds,
+        does,
     };
-    // The words that threads talk by are written before: what becomes of their page then is none of
-    // the director's work, and is not to go wrong with it.
-    for words in [&SEEN, &PROGRESS, &STORED] {
-        words.iter().for_each(|word| word.store(0));
+    if huge {
+        storm.run(|| Mapping::huge(PAGES))
+    } else {
+        storm.run(|| Mapping::new(PAGES))
     }
-    ORDER.store(RUN);
-    let ran = together(touchers as usize + 1, &|index| match index.checked_sub(1) {
-        None => {
-            let director = Director {
-                memory: &memory,
-                away: &away,
-                decoy: &decoy,
-                does,
-                touchers: touchers as usize,
-            };
-            for round in 0..rounds {
-                director.round(round);
-            }
-            director.order(STOP);
+}
+
+/// What was asked for.
+struct Storm {
+    touchers: usize,
+    rounds: u64,
+    does: [bool; WHAT.len()],
+}
+
+impl Storm {
+    fn run<const BYTES: u64>(&self, map: impl Fn() -> Result<Mapping<BYTES>, Errno>) -> i32 {
+        let Self {
+            touchers,
+            rounds,
+            does,
+        } = *self;
+        let (Ok(memory), Ok(away), Ok(decoy)) = (map(), map(), map()) else {
+            say!("storm: no memory");
+            return 2;
+        };
+        // The words that threads talk by are written before: what becomes of their page then is
+        // none of the director's work, and is not to go wrong with it.
+        for words in [&SEEN, &PROGRESS, &STORED] {
+            words.iter().for_each(|word| word.store(0));
         }
-        Some(toucher) => touch(&memory, toucher as usize),
-    });
-    assert_eq!(ran, Ok(()), "threads start");
-    say!("storm: {rounds} rounds, {touchers} touchers, no store lost");
-    0
+        ORDER.store(RUN);
+        let ran = together(touchers + 1, &|index| match index.checked_sub(1) {
+            None => {
+                let director = Director {
+                    memory: &memory,
+                    away: &away,
+                    decoy: &decoy,
+                    does,
+                    touchers,
+                };
+                for round in 0..rounds {
+                    director.round(round);
+                }
+                director.order(STOP);
+            }
+            Some(toucher) => touch(&memory, toucher as usize),
+        });
+        assert_eq!(ran, Ok(()), "threads start");
+        say!("storm: {rounds} rounds, {touchers} touchers, no store lost");
+        0
+    }
 }
 
 /// What the director can do.
@@ -118,9 +141,9 @@ const WHAT: [&str; 7] = [
     "discard", "replace", "page-out", "fork", "protect", "move", "unmap",
 ];
 
-/// Where toucher `who` has its word of a page of `memory`. Of a huge one, in the last part.
-const fn word(memory: &Mapping, who: usize, page: u64) -> u64 {
-    (page + 1) * memory.page() - 4096 + 8 * who as u64
+/// Where toucher `who` has its word of a page of a mapping. Of a huge one, in the last part.
+const fn word<const BYTES: u64>(_: &Mapping<BYTES>, who: usize, page: u64) -> u64 {
+    (page + 1) * BYTES - PAGE + 8 * who as u64
 }
 
 /// The end, at the first thing that is not right.
@@ -129,7 +152,7 @@ fn wrong(text: core::fmt::Arguments<'_>) -> ! {
     Sys::exit(1)
 }
 
-fn touch(memory: &Mapping, who: usize) {
+fn touch<const BYTES: u64>(memory: &Mapping<BYTES>, who: usize) {
     let mut last = 0;
     let mut seen = u32::MAX;
     let mut idle = 0;
@@ -180,15 +203,15 @@ fn pause(idle: &mut u32) {
     core::hint::spin_loop();
 }
 
-struct Director<'m> {
-    memory: &'m Mapping,
-    away: &'m Mapping,
-    decoy: &'m Mapping,
+struct Director<'m, const BYTES: u64> {
+    memory: &'m Mapping<BYTES>,
+    away: &'m Mapping<BYTES>,
+    decoy: &'m Mapping<BYTES>,
     touchers: usize,
     does: [bool; WHAT.len()],
 }
 
-impl Director<'_> {
+impl<const BYTES: u64> Director<'_, BYTES> {
     fn round(&self, round: u64) {
         // Each page in turn, and all of them.
         let (first, count) = if round.is_multiple_of(2) {
@@ -335,7 +358,7 @@ impl Director<'_> {
     }
 
     /// Whether each word has the number that its toucher, which does not store, has stored last.
-    fn holds(&self, what: &str, memory: &Mapping) {
+    fn holds(&self, what: &str, memory: &Mapping<BYTES>) {
         for (who, progress) in PROGRESS[..self.touchers].iter().enumerate() {
             let last = u64::from(progress.load());
             for stored in last - (PAGES - 1)..=last {
