@@ -14,12 +14,12 @@ mod sys;
 mod thread;
 
 pub use file::{File, Mode};
-pub use mapping::{Mapping, PAGE};
+pub use mapping::{HUGE_PAGE, Mapping, PAGE};
 pub use out::Out;
 pub use process::{Ended, Forked, Process, Usage};
 pub use raw::{Odd, Raw, Then};
 pub use start::{Args, start};
-pub use sys::{Advice, Errno, Prot, Sys};
+pub use sys::{Advice, Errno, Pages, Prot, Sys};
 pub use thread::{Counter, Thread, Word, together};
 
 use core::fmt::Write;

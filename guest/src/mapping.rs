@@ -2,12 +2,15 @@
 
 use core::arch::asm;
 
-use crate::{Advice, Errno, File, Prot, Sys};
+use crate::{Advice, Errno, File, Pages, Prot, Sys};
 
 /// Bytes in a page, as the kernel says (`AT_PAGESZ`) and as programs here check.
 pub const PAGE: u64 = 4096;
 
-/// Pages of private anonymous memory.
+/// Bytes in a huge page.
+pub const HUGE_PAGE: u64 = 2 << 20;
+
+/// Pages of private anonymous memory, of `BYTES` bytes each.
 ///
 /// No Rust object ever lives inside: words are moved by single instructions that the compiler
 /// cannot see through, so an access that the kernel refuses is a signal, and nothing worse.
@@ -15,7 +18,7 @@ pub const PAGE: u64 = 4096;
 /// # Invariants
 /// The range was returned by `mmap` to this value and belongs to nobody else, even where unmapped.
 #[derive(Debug)]
-pub struct Mapping {
+pub struct Mapping<const BYTES: u64 = PAGE> {
     base: u64,
     pages: u64,
 }
@@ -32,6 +35,23 @@ impl Mapping {
         // INVARIANT: as above.
         file.map(pages * PAGE).map(|base| Self { base, pages })
     }
+}
+
+impl Mapping<HUGE_PAGE> {
+    /// The same of `pages` huge pages, from those that were set aside.
+    pub fn huge(pages: u64) -> Result<Self, Errno> {
+        let base = Sys::mmap_of(Pages::Huge, pages * HUGE_PAGE, Prot::ReadWrite);
+        // INVARIANT: as above.
+        base.map(|base| Self { base, pages })
+    }
+}
+
+impl<const BYTES: u64> Mapping<BYTES> {
+    const OF: Pages = if BYTES == HUGE_PAGE {
+        Pages::Huge
+    } else {
+        Pages::Base
+    };
 
     /// The number of pages.
     #[must_use]
@@ -43,14 +63,15 @@ impl Mapping {
     #[must_use]
     pub fn addr(&self, offset: u64) -> u64 {
         assert!(
-            offset < self.pages * PAGE,
+            offset < self.pages * BYTES,
             "offset {offset:#x} past the mapping"
         );
         self.base + offset
     }
 
-    /// Loads the word at a byte offset.
+    /// Loads the word at a byte offset. Never inlined, as `store`: a benchmark counts the call.
     #[must_use]
+    #[inline(never)]
     pub fn load(&self, offset: u64) -> u64 {
         let at = self.addr(offset);
         let word;
@@ -60,6 +81,7 @@ impl Mapping {
     }
 
     /// Stores a word at a byte offset.
+    #[inline(never)]
     pub fn store(&self, offset: u64, word: u64) {
         let at = self.addr(offset);
         // SAFETY: (1) by the type invariant no object lives at `at`.
@@ -79,40 +101,40 @@ impl Mapping {
     /// Changes what pages `first..first + count` allow.
     pub fn protect(&self, first: u64, count: u64, prot: Prot) -> Result<(), Errno> {
         // SAFETY: (1) by the type invariant no object lives there.
-        unsafe { Sys::mprotect(self.addr(first * PAGE), count * PAGE, prot) }
+        unsafe { Sys::mprotect(self.addr(first * BYTES), count * BYTES, prot) }
     }
 
     /// Unmaps pages `first..first + count`.
     pub fn unmap(&self, first: u64, count: u64) -> Result<(), Errno> {
         // SAFETY: (1) by the type invariant no object lives there.
-        unsafe { Sys::munmap(self.addr(first * PAGE), count * PAGE) }
+        unsafe { Sys::munmap(self.addr(first * BYTES), count * BYTES) }
     }
 
     /// Maps fresh memory as pages `first..first + count`, whatever is there.
     pub fn replace(&self, first: u64, count: u64) -> Result<(), Errno> {
-        let at = self.addr(first * PAGE);
+        let at = self.addr(first * BYTES);
         // SAFETY: (1) by the type invariant no object lives there.
-        unsafe { Sys::mmap_fixed(at, count * PAGE, Prot::ReadWrite) }.map(|_| ())
+        unsafe { Sys::mmap_fixed(at, count * BYTES, Prot::ReadWrite, Self::OF) }.map(|_| ())
     }
 
     /// Moves all pages to `to`, which is as large, in place of what is there.
     pub fn move_to(&self, to: &Self) -> Result<(), Errno> {
         assert_eq!(self.pages, to.pages, "both have as many pages");
         // SAFETY: (1) by the invariants of both no object lives there.
-        unsafe { Sys::mremap_to(self.base, self.pages * PAGE, to.base) }.map(|_| ())
+        unsafe { Sys::mremap_to(self.base, self.pages * BYTES, to.base) }.map(|_| ())
     }
 
     /// Has pages `first..first + count` swapped out, as far as possible.
     pub fn page_out(&self, first: u64, count: u64) -> Result<(), Errno> {
-        let at = self.addr(first * PAGE);
+        let at = self.addr(first * BYTES);
         // SAFETY: (1) nothing changes that a program can see.
-        unsafe { Sys::madvise(at, count * PAGE, Advice::PageOut) }
+        unsafe { Sys::madvise(at, count * BYTES, Advice::PageOut) }
     }
 
     /// Discards the contents of pages `first..first + count`.
     pub fn discard(&self, first: u64, count: u64) -> Result<(), Errno> {
         // SAFETY: (1) by the type invariant no object lives there.
-        unsafe { Sys::madvise(self.addr(first * PAGE), count * PAGE, Advice::DontNeed) }
+        unsafe { Sys::madvise(self.addr(first * BYTES), count * BYTES, Advice::DontNeed) }
     }
 
     /// Whether the kernel can store on behalf of the program at a byte offset.

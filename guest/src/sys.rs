@@ -23,9 +23,28 @@ const FUTEX_WAKE: u64 = 1;
 const CLOCK_MONOTONIC: u64 = 1;
 const MAP_PRIVATE_ANONYMOUS: u64 = 0x02 | 0x20;
 const MAP_FIXED: u64 = 0x10;
+const MAP_HUGETLB: u64 = 0x4_0000;
 const MREMAP_MAYMOVE_FIXED: u64 = 1 | 2;
 /// Values from here up are negated error numbers.
 const FIRST_ERROR: u64 = 4095_u64.wrapping_neg();
+
+/// A kind of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Of 4 KiB.
+    Base,
+    /// Of 2 MiB, from those that were set aside.
+    Huge,
+}
+
+impl Pages {
+    const fn bits(self) -> u64 {
+        match self {
+            Self::Base => 0,
+            Self::Huge => MAP_HUGETLB,
+        }
+    }
+}
 
 /// An error number.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -116,7 +135,12 @@ impl Sys {
 
     /// Maps `len` bytes of private anonymous memory somewhere.
     pub fn mmap(len: u64, prot: Prot) -> Result<u64, Errno> {
-        let flags = MAP_PRIVATE_ANONYMOUS;
+        Self::mmap_of(Pages::Base, len, prot)
+    }
+
+    /// The same with pages of a kind.
+    pub fn mmap_of(of: Pages, len: u64, prot: Prot) -> Result<u64, Errno> {
+        let flags = MAP_PRIVATE_ANONYMOUS | of.bits();
         // SAFETY: (1) without MAP_FIXED a mapping replaces nothing.
         unsafe { call(MMAP, [0, len, prot.bits(), flags, u64::MAX, 0]) }
     }
@@ -134,8 +158,8 @@ impl Sys {
     ///
     /// # Safety
     /// 1. No object of the program lives in the range.
-    pub unsafe fn mmap_fixed(addr: u64, len: u64, prot: Prot) -> Result<u64, Errno> {
-        let flags = MAP_PRIVATE_ANONYMOUS | MAP_FIXED;
+    pub unsafe fn mmap_fixed(addr: u64, len: u64, prot: Prot, of: Pages) -> Result<u64, Errno> {
+        let flags = MAP_PRIVATE_ANONYMOUS | MAP_FIXED | of.bits();
         // SAFETY: (1) the caller's promise.
         unsafe { call(MMAP, [addr, len, prot.bits(), flags, u64::MAX, 0]) }
     }

@@ -26,6 +26,7 @@ use crate::arch::paging::{self, PAGE};
 use crate::arch::serial::last_words;
 use crate::arch::{clock, interrupt};
 use crate::frames::Ranges;
+use crate::mmu;
 use crate::options::Control;
 use crate::sched;
 use crate::shared::{Once, StaticWord};
@@ -255,7 +256,7 @@ unsafe impl Machine for Kernel {
         task::find(task).is_some_and(|task| task.state() == State::Ready && sched::runs(task))
     }
 
-    /// No address space is loaded while a CPU idles.
+    /// The root of an address space may be loaded still: see [`mmu::runs`].
     fn is_idle() -> bool {
         sched::is_idle()
     }
@@ -308,8 +309,9 @@ unsafe impl Machine for Kernel {
 }
 
 // SAFETY: (1) by `Pc`'s invariants: RAM in the direct map, which stays, and zeroed. (2) INVLPG and
-// a load of CR3 are serialising; there are no global translations and no process-context
-// identifiers. (3) `frame` checks the bounds, and each verb stays within one frame.
+// a load of CR3 are serialising, and there are no global translations; those under identifiers that
+// are not loaded are used after a flush only, by `Asids`. (3) `frame` checks the bounds, and each
+// verb stays within one frame.
 unsafe impl Mmu for Kernel {
     type Paging = X86_64;
 
@@ -320,6 +322,7 @@ unsafe impl Mmu for Kernel {
 
     #[inline]
     fn clear(at: &Pc, pfn: Pfn) {
+        mmu::is_no_root(pfn);
         // SAFETY: (1) a whole frame, which the caller has to itself.
         unsafe { at.frame(pfn).write_bytes(0, PAGE as usize) };
     }
@@ -327,6 +330,7 @@ unsafe impl Mmu for Kernel {
     #[inline]
     fn copy(at: &Pc, to: Pfn, from: Pfn) {
         assert_ne!(to, from, "a frame is copied onto itself");
+        mmu::is_no_root(to);
         let (to, from) = (at.frame(to), at.frame(from).cast_const());
         // SAFETY: (1) two whole, different frames; the caller has `to` to itself, and nobody stores
         // to `from`, which it keeps read-only.
@@ -381,29 +385,39 @@ unsafe impl Mmu for Kernel {
         }
     }
 
-    /// An address space that is not active has no translations here: leaving it loaded CR3.
-    /// Flushing the same addresses of the active one is slower, never wrong.
-    fn flush_local(at: &Pc, _space: SpaceId, range: VirtRange) {
+    /// One whose root is not loaded has none here that is used before a flush, without PCIDs; to
+    /// flush the same addresses of what is loaded is slower, never wrong.
+    fn flush_local(_at: &Pc, space: SpaceId, range: VirtRange) {
         if is_deaf() {
             return;
         }
         let pages = range.pages(X86_64::SHIFT);
         if pages > FLUSH_ONE_BY_ONE {
-            Self::flush_everything(at);
+            mmu::flush(space);
             return;
         }
         let first = range.start().align_down(X86_64::SHIFT);
         for page in 0..pages {
             tlb::flush(x86_64::VirtAddr::new(first.0 + page * PAGE));
         }
+        if mmu::uses_pcids() {
+            mmu::forget_dormant(space);
+        }
     }
 
     fn flush_everything(_at: &Pc) {
-        if is_deaf() {
-            return;
+        if !is_deaf() {
+            mmu::flush_everything();
         }
-        tlb::flush_all();
-        sched::with_loaded(|loaded| loaded.swept |= loaded.in_handler);
+    }
+
+    #[inline(always)]
+    fn runs(_at: &Pc, space: SpaceId) -> bool {
+        mmu::runs(space)
+    }
+
+    fn leave_space(_at: &Pc, space: SpaceId) {
+        mmu::leave(space);
     }
 
     fn tlb(_at: &Pc, _cpu: u32) -> Option<&Tlb> {
@@ -413,7 +427,7 @@ unsafe impl Mmu for Kernel {
 
 /// Whether this CPU drops what another one asks it to flush.
 fn is_deaf() -> bool {
-    DEAF.load(Ordering::Relaxed) == 1 && sched::with_loaded(|loaded| loaded.in_handler)
+    DEAF.load(Ordering::Relaxed) == 1 && mmu::is_in_handler()
 }
 
 /// A control: from now on a promise is broken, or kept with difficulty.

@@ -16,6 +16,7 @@ mod initrd;
 mod linux;
 mod loader;
 mod machine;
+mod mmu;
 mod options;
 mod program;
 mod sched;
@@ -40,7 +41,7 @@ use arch::serial::{Serial, last_words, say};
 use arch::{clock, kernel_map, protect, smp};
 use frames::Ranges;
 use machine::{Kernel, Pc};
-use options::{Options, Run, has_program};
+use options::{Options, Pcids, Run, has_program};
 use shared::Once;
 
 /// The RAM handed on starts at a multiple of this, as `minflt_sync::Ram` asks.
@@ -82,6 +83,10 @@ extern "C" fn kmain(start_info: u64) -> ! {
     user::process::init();
     user::futex::init();
     machine::set_clock(counts_per_second);
+    if options.pcids == Pcids::Used {
+        mmu::use_pcids();
+    }
+    mmu::init();
     interrupts::enable();
     machine::set_cpus(smp::start(boot, counts_per_second));
     let ram = frames::take_all(RAM_ALIGN);
@@ -158,11 +163,12 @@ fn print_machine(ram: &Ranges, era: &Era) {
     let cpus = machine::cpus();
     let s = if cpus == 1 { "" } else { "s" };
     say!(
-        "minflt: machine: {cpus} CPU{s}, {} MiB of RAM from {:#x} on, {}{}{}",
+        "minflt: machine: {cpus} CPU{s}, {} MiB of RAM from {:#x} on, {}{}{}{}",
         ram.bytes() >> 20,
         ram.span().start,
         X86_64::NAME,
         if protect::has_smap() { ", SMAP" } else { "" },
+        if mmu::uses_pcids() { ", PCIDs" } else { "" },
         if Kernel::CHECKED {
             ", locks checked"
         } else {

@@ -11,8 +11,8 @@ use crate::words::Words;
 const DEFAULT_ERA: &str = "spf-2017";
 
 /// All options.
-const OPTIONS: &str = "era=NAME, overcommit=N, swap=MIB, hugepages=N, canary, conformance, control=deaf|hasty|late, \
-     minflt.check=1, rdinit=PATH [-- ARGUMENTS]";
+const OPTIONS: &str = "era=NAME, overcommit=N, swap=MIB, hugepages=N, nopcid, canary, conformance, \
+     control=deaf|hasty|late, minflt.check=1, rdinit=PATH [-- ARGUMENTS]";
 
 /// What the kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,16 @@ pub(crate) enum Run<'a> {
         /// What follows `--`: its arguments.
         arguments: &'a str,
     },
+}
+
+/// Process-context identifiers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Pcids {
+    /// Where there are any.
+    #[default]
+    Used,
+    /// `nopcid`: none, as on Linux.
+    Unused,
 }
 
 /// A promise that is broken on purpose.
@@ -70,6 +80,8 @@ pub(crate) struct Options<'a> {
     pub(crate) huge_pages: u64,
     /// `control=NAME`: a promise is broken, to see that this is found.
     pub(crate) control: Option<Control>,
+    /// Whether translations of several address spaces are kept.
+    pub(crate) pcids: Pcids,
     /// What runs.
     pub(crate) run: Run<'a>,
 }
@@ -104,6 +116,7 @@ struct Given<'a> {
     swap: u64,
     huge_pages: u64,
     control: Option<Control>,
+    pcids: Pcids,
 }
 
 impl<'a> Given<'a> {
@@ -120,6 +133,7 @@ impl<'a> Given<'a> {
                 say!("minflt: built without lock checks; minflt.check=1 needs --features checks");
                 return false;
             }
+            ("nopcid", None) => self.pcids = Pcids::Unused,
             ("conformance", None) => self.conformance = true,
             ("era", Some(_)) => self.era = value,
             ("rdinit", Some(_)) => self.path = value,
@@ -213,6 +227,7 @@ impl<'a> Options<'a> {
                 swap: given.swap,
                 huge_pages: given.huge_pages,
                 control: given.control,
+                pcids: given.pcids,
                 run,
             }),
             Err(why) => {

@@ -46,15 +46,13 @@ use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;
 use core::ptr;
 
-use minflt_mm::Mm;
-use minflt_pgtable::{Facts, X86_64};
 use minflt_sync::{Machine, Ordering};
 use x86_64::instructions::interrupts;
 
 use crate::acpi::MAX_CPUS;
-use crate::arch::paging::Table;
-use crate::arch::{gdt, interrupt, kernel_map, switch};
+use crate::arch::{gdt, interrupt, switch};
 use crate::machine::{self, Kernel};
+use crate::mmu;
 use crate::shared::{Flag, StaticWord};
 use crate::task::{self, State, Task};
 use crate::user::{self, process};
@@ -62,7 +60,7 @@ use crate::user::{self, process};
 /// How long a task may run while others wait for its CPU. Linux: `base_slice_ns` is about that.
 const TURN_NS: u64 = 3_000_000;
 
-/// One CPU: what is queued for it, and what it has loaded.
+/// One CPU: what is queued for it.
 struct Cpu {
     lock: Flag,
     /// Guarded by: `lock`.
@@ -73,8 +71,6 @@ struct Cpu {
     running: StaticWord,
     /// 1 when the running task's turn is over. The CPU's own.
     turn_over: StaticWord,
-    /// What the MMU has. The CPU's own, with interrupts off.
-    loaded: UnsafeCell<Loaded>,
 }
 
 /// # Invariants
@@ -92,18 +88,7 @@ struct Queue {
     left: Option<&'static Task>,
 }
 
-/// The root that a CPU uses.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Loaded {
-    /// Its physical address; 0 for the kernel's own.
-    pub(crate) root: u64,
-    /// Whether a handler flushed all translations since it was loaded.
-    pub(crate) swept: bool,
-    /// Whether the handler of interrupts runs.
-    pub(crate) in_handler: bool,
-}
-
-// SAFETY: (1) what is not atomic is under the lock, or its own CPU's with interrupts off.
+// SAFETY: (1) what is not atomic is under the lock.
 unsafe impl Sync for Cpu {}
 
 static CPUS: [Cpu; MAX_CPUS] = [const {
@@ -120,11 +105,6 @@ static CPUS: [Cpu; MAX_CPUS] = [const {
         idle: StaticWord::new(0),
         running: StaticWord::new(0),
         turn_over: StaticWord::new(0),
-        loaded: UnsafeCell::new(Loaded {
-            root: 0,
-            swept: false,
-            in_handler: false,
-        }),
     }
 }; MAX_CPUS];
 
@@ -478,35 +458,6 @@ pub(crate) fn tick() {
     }
 }
 
-/// What the MMU of the calling CPU has. The caller has interrupts off.
-pub(crate) fn with_loaded<R>(look: impl FnOnce(&mut Loaded) -> R) -> R {
-    // SAFETY: (1) the CPU's own, with interrupts off, and no caller calls it within `look`.
-    look(unsafe { &mut *CPUS[here() as usize].loaded.get() })
-}
-
-/// Makes `mm` the address space of the calling CPU, or none: the CPU joins those that `mm`
-/// interrupts before it can fill a translation. The caller has interrupts off.
-pub(crate) fn load(mm: Option<&Mm<Kernel>>) {
-    let kernel = kernel_map::root();
-    let root = match mm {
-        Some(mm) => {
-            // SAFETY: (1) the root stays a table as long as `mm`; (2) `mm` changes the entries of
-            // the user's half only.
-            let root = unsafe { Table::new(mm.root_table().phys(X86_64::SHIFT).0) };
-            root.share_kernel_half(kernel);
-            mm.activate();
-            root
-        }
-        None => kernel,
-    };
-    with_loaded(|loaded| {
-        loaded.root = mm.map_or(0, |_| root.phys());
-        loaded.swept = false;
-    });
-    // SAFETY: (1) the root has the kernel's half, and `mm` maps below it what is the program's.
-    unsafe { root.activate() };
-}
-
 /// Puts a task that is ready, and in no queue, into one. `held` is the lock of the queue that it
 /// belonged to: with that lock, and the task still in that queue, its state is stable.
 fn place(mut held: Held, task: &'static Task) {
@@ -590,8 +541,8 @@ fn leave(mut held: Held, me: &'static Task) {
     set_running(cpu, next);
     gdt::set_task(next);
     user::exchange(me, next, now);
-    if with_loaded(|loaded| loaded.root) != next.root() {
-        load(next.active());
+    if let Some(mm) = next.active() {
+        mmu::load(mm);
     }
     // SAFETY: (1) it is in no queue any more and runs nowhere, so its stack was left, and no
     // other CPU switches to it; (2) the lock's holder has them off.

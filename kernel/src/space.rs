@@ -9,7 +9,7 @@ use minflt_pgtable::{Access, Facts, X86_64};
 use minflt_sync::Machine;
 
 use crate::machine::Kernel;
-use crate::sched;
+use crate::mmu;
 use crate::task;
 
 /// An address space, and the running task as a thread of it.
@@ -118,17 +118,8 @@ pub(crate) fn access<T>(
     }
     let root = space.mm.root_table().phys(X86_64::SHIFT).0;
     let keeps = first || task.root() == root;
-    // `mm` may have found another address space in use here and taken this CPU off its mask, after
-    // it flushed everything. What the CPU filled from the root since is stale: it is loaded again.
-    let irq = Kernel::irq_save();
-    let stays = sched::with_loaded(|loaded| loaded.root == root && !loaded.swept);
-    if stays {
-        space.mm.activate();
-    }
-    Kernel::irq_restore(irq);
-    if !stays {
-        load(Some(space.mm));
-    }
+    // Each time: a flush may have had this CPU leave it, since another one was in use here.
+    load(Some(space.mm));
     let result = task.with_space(&space, access);
     if !keeps {
         load(None);
@@ -143,12 +134,14 @@ pub(crate) fn forget() {
     load(None);
 }
 
-/// Makes `mm` what is loaded wherever the running task runs; `None`: the kernel's own root, which
-/// has no translations of any address space. `mm` goes on interrupting a CPU that it was loaded on
-/// until it finds it idle, or with another one.
+/// Makes `mm` what is loaded wherever the running task runs; `None`: it uses none, and what is
+/// loaded stays. `mm` goes on interrupting a CPU that it was loaded on until it finds that nothing
+/// uses it there: then the CPU leaves it.
 fn load(mm: Option<&Mm<Kernel>>) {
     let irq = Kernel::irq_save();
     task::current().set_active(mm);
-    sched::load(mm);
+    if let Some(mm) = mm {
+        mmu::load(mm);
+    }
     Kernel::irq_restore(irq);
 }

@@ -33,6 +33,9 @@ const SOAK_FUZZ_S: u32 = 300;
 /// Seconds that programs make system calls at random on the kernel in a soak; the tests take 30.
 const SOAK_KERNEL_S: u32 = 2 * 3600;
 
+/// Rounds of the guest's storm in a soak, in each era on 2 and on 4 CPUs; the tests make 2.
+const SOAK_STORM_ROUNDS: u32 = 60;
+
 /// Crates that embedders use: they must build without an operating system, and from their packages.
 const LIBRARY: &str =
     "-p minflt-addr -p minflt-sync -p minflt-pgtable -p minflt-mm -p minflt-conformance";
@@ -158,6 +161,14 @@ pub(crate) fn soak(root: &Path, extra: &[String]) -> Vec<Step> {
             "test --release -p minflt --test fuzz -- --nocapture",
         )
         .with_env("MINFLT_FUZZ_SECONDS", SOAK_KERNEL_S.to_string()),
+    );
+    steps.push(
+        Step::cargo(
+            "storm",
+            root,
+            "test --release -p minflt --test boot -- --nocapture",
+        )
+        .with_env("MINFLT_STORM_ROUNDS", SOAK_STORM_ROUNDS.to_string()),
     );
     steps.extend(advisories(root));
     steps

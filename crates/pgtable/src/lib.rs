@@ -2,6 +2,7 @@
 //! took out.
 #![no_std]
 
+pub mod asid;
 pub mod bytes;
 pub mod entry;
 pub mod format;
@@ -12,6 +13,7 @@ pub mod table;
 pub mod tlb;
 pub mod walk;
 
+pub use asid::{ASIDS, Asids, Switch};
 pub use entry::{Grant, NonPresent, Pte};
 pub use format::{
     Aarch64K4, Aarch64K16, Aarch64K64, Altix16K, FORMATS, I386, I386Pae, PowerRadix, RiscvSv39,

@@ -144,6 +144,20 @@ pub unsafe trait Mmu: Machine {
     /// Forgets this CPU's buffered translations of `range` in `space`.
     fn flush_local(at: &Self::Instance, space: SpaceId, range: VirtRange);
 
+    /// Whether what the caller, which handles an interrupt, goes back to may use `space`, which its
+    /// CPU activated last. If not, the CPU leaves the CPU mask of `space`.
+    #[inline(always)]
+    fn runs(_at: &Self::Instance, _space: SpaceId) -> bool {
+        !Self::is_idle()
+    }
+
+    /// This CPU leaves the CPU mask of `space`, or `space` ends: what it has buffered of it is not
+    /// to be used any more, and its root not to be loaded when this returns. For hardware that
+    /// walks from a root ahead of accesses, and keeps translations of roots that are not loaded;
+    /// what software buffers is flushed by [`Mmu::flush_local`].
+    #[inline(always)]
+    fn leave_space(_at: &Self::Instance, _space: SpaceId) {}
+
     /// Whether one CPU can flush the TLBs of all others without interrupting them.
     #[inline(always)]
     fn broadcasts(_at: &Self::Instance) -> bool {

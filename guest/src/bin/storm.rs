@@ -7,7 +7,8 @@
 //! legal, and then all words are compared with what was stored last; or the touchers stop before,
 //! keep what their CPUs have cached of the pages, and let the kernel store there for them, which it
 //! must refuse, as their own stores would be. WHAT are some of discard, replace, page-out, fork,
-//! protect, move, unmap; all without.
+//! protect, move, unmap; all without. With `huge` among them the memory has huge pages, which are
+//! not swapped out.
 //!
 //! A frame that was freed is likely to be used again at once, in the same place, where a stale
 //! translation does no harm. So the director touches other memory first, the *decoy*, which then
@@ -61,47 +62,78 @@ fn main(args: Args) -> i32 {
         say!("storm: {touchers} touchers, at most {MOST}");
         return 2;
     }
-    let mut does = [args.get(3).is_none(); WHAT.len()];
+    let mut does = [false; WHAT.len()];
+    let mut huge = false;
     for name in (3..).map_while(|index| args.get(index)) {
+        if name == "huge" {
+            huge = true;
+            continue;
+        }
         let Some(index) = WHAT.iter().position(|what| *what == name) else {
-            say!("storm: unknown: {name}; there are: {WHAT:?}");
+            say!("storm: unknown: {name}; there are: huge, {WHAT:?}");
             return 2;
         };
         does[index] = true;
     }
-    let (Ok(memory), Ok(away), Ok(decoy)) = (
-        Mapping::new(PAGES),
-        Mapping::new(PAGES),
-        Mapping::new(PAGES),
-    ) else {
-        say!("storm: no memory");
-        return 2;
-    };
-    // The words that threads talk by are written before: what becomes of their page then is none of
-    // the director's work, and is not to go wrong with it.
-    for words in [&SEEN, &PROGRESS, &STORED] {
-        words.iter().for_each(|word| word.store(0));
+    if does == [false; WHAT.len()] {
+        does = WHAT.map(|what| !huge || what != "page-out");
     }
-    ORDER.store(RUN);
-    let ran = together(touchers as usize + 1, &|index| match index.checked_sub(1) {
-        None => {
-            let director = Director {
-                memory: &memory,
-                away: &away,
-                decoy: &decoy,
-                does,
-                touchers: touchers as usize,
-            };
-            for round in 0..rounds {
-                director.round(round);
-            }
-            director.order(STOP);
+    let storm = Storm {
+        touchers: touchers as usize,
+        rounds,
+        does,
+    };
+    if huge {
+        storm.run(|| Mapping::huge(PAGES))
+    } else {
+        storm.run(|| Mapping::new(PAGES))
+    }
+}
+
+/// What was asked for.
+struct Storm {
+    touchers: usize,
+    rounds: u64,
+    does: [bool; WHAT.len()],
+}
+
+impl Storm {
+    fn run<const BYTES: u64>(&self, map: impl Fn() -> Result<Mapping<BYTES>, Errno>) -> i32 {
+        let Self {
+            touchers,
+            rounds,
+            does,
+        } = *self;
+        let (Ok(memory), Ok(away), Ok(decoy)) = (map(), map(), map()) else {
+            say!("storm: no memory");
+            return 2;
+        };
+        // The words that threads talk by are written before: what becomes of their page then is
+        // none of the director's work, and is not to go wrong with it.
+        for words in [&SEEN, &PROGRESS, &STORED] {
+            words.iter().for_each(|word| word.store(0));
         }
-        Some(toucher) => touch(&memory, toucher as usize),
-    });
-    assert_eq!(ran, Ok(()), "threads start");
-    say!("storm: {rounds} rounds, {touchers} touchers, no store lost");
-    0
+        ORDER.store(RUN);
+        let ran = together(touchers + 1, &|index| match index.checked_sub(1) {
+            None => {
+                let director = Director {
+                    memory: &memory,
+                    away: &away,
+                    decoy: &decoy,
+                    does,
+                    touchers,
+                };
+                for round in 0..rounds {
+                    director.round(round);
+                }
+                director.order(STOP);
+            }
+            Some(toucher) => touch(&memory, toucher as usize),
+        });
+        assert_eq!(ran, Ok(()), "threads start");
+        say!("storm: {rounds} rounds, {touchers} touchers, no store lost");
+        0
+    }
 }
 
 /// What the director can do.
@@ -109,9 +141,9 @@ const WHAT: [&str; 7] = [
     "discard", "replace", "page-out", "fork", "protect", "move", "unmap",
 ];
 
-/// Where toucher `who` has its word of a page.
-const fn word(who: usize, page: u64) -> u64 {
-    page * PAGE + 8 * who as u64
+/// Where toucher `who` has its word of a page of a mapping. Of a huge one, in the last part.
+const fn word<const BYTES: u64>(_: &Mapping<BYTES>, who: usize, page: u64) -> u64 {
+    (page + 1) * BYTES - PAGE + 8 * who as u64
 }
 
 /// The end, at the first thing that is not right.
@@ -120,7 +152,7 @@ fn wrong(text: core::fmt::Arguments<'_>) -> ! {
     Sys::exit(1)
 }
 
-fn touch(memory: &Mapping, who: usize) {
+fn touch<const BYTES: u64>(memory: &Mapping<BYTES>, who: usize) {
     let mut last = 0;
     let mut seen = u32::MAX;
     let mut idle = 0;
@@ -129,7 +161,7 @@ fn touch(memory: &Mapping, who: usize) {
         match order & 0xff {
             RUN => {
                 last += 1;
-                let at = word(who, last % PAGES);
+                let at = word(memory, who, last % PAGES);
                 memory.store(at, last);
                 let found = memory.load(at);
                 // It may have been discarded since; nothing else may have happened to it.
@@ -141,7 +173,7 @@ fn touch(memory: &Mapping, who: usize) {
             PAUSE => pause(&mut idle),
             PROBE if order != seen => {
                 let stored = (0..PAGES).filter(|page| {
-                    let stored = memory.kernel_store(page * PAGE + 8 * MOST as u64);
+                    let stored = memory.kernel_store(word(memory, MOST, *page));
                     stored != Err(Errno::EFAULT)
                 });
                 STORED[who].store(stored.count() as u32);
@@ -171,15 +203,15 @@ fn pause(idle: &mut u32) {
     core::hint::spin_loop();
 }
 
-struct Director<'m> {
-    memory: &'m Mapping,
-    away: &'m Mapping,
-    decoy: &'m Mapping,
+struct Director<'m, const BYTES: u64> {
+    memory: &'m Mapping<BYTES>,
+    away: &'m Mapping<BYTES>,
+    decoy: &'m Mapping<BYTES>,
     touchers: usize,
     does: [bool; WHAT.len()],
 }
 
-impl Director<'_> {
+impl<const BYTES: u64> Director<'_, BYTES> {
     fn round(&self, round: u64) {
         // Each page in turn, and all of them.
         let (first, count) = if round.is_multiple_of(2) {
@@ -265,8 +297,9 @@ impl Director<'_> {
     fn fork(&self) -> Result<(), Errno> {
         let ended = Process::child(|| {
             let sum = || {
-                let words = (0..self.touchers)
-                    .flat_map(|who| (0..PAGES).map(move |page| self.memory.load(word(who, page))));
+                let words = (0..self.touchers).flat_map(|who| {
+                    (0..PAGES).map(move |page| self.memory.load(word(self.memory, who, page)))
+                });
                 words.fold(0_u64, |sum, word| sum.rotate_left(5) ^ word)
             };
             let first = sum();
@@ -286,12 +319,12 @@ impl Director<'_> {
             *from = progress.load();
         }
         for page in 0..PAGES {
-            self.decoy.store(word(MOST, page), 1);
+            self.decoy.store(word(self.decoy, MOST, page), 1);
         }
         for (who, from) in from[..self.touchers].iter().enumerate() {
             // The store under way may have begun before; the one behind it has not.
             let stored = u64::from(self.await_stores(who, *from, 2));
-            let found = self.memory.load(word(who, stored % PAGES));
+            let found = self.memory.load(word(self.memory, who, stored % PAGES));
             if found < stored {
                 wrong(format_args!(
                     "{what}: a store is lost: toucher {who} stored {stored}, then found {found}"
@@ -301,7 +334,7 @@ impl Director<'_> {
         for (who, from) in from[..self.touchers].iter().enumerate() {
             self.await_stores(who, *from, PAGES as u32 + 2);
             for page in 0..PAGES {
-                let found = self.decoy.load(word(who, page));
+                let found = self.decoy.load(word(self.decoy, who, page));
                 if found != 0 {
                     wrong(format_args!(
                         "{what}: store {found} of toucher {who} reached other memory"
@@ -325,11 +358,11 @@ impl Director<'_> {
     }
 
     /// Whether each word has the number that its toucher, which does not store, has stored last.
-    fn holds(&self, what: &str, memory: &Mapping) {
+    fn holds(&self, what: &str, memory: &Mapping<BYTES>) {
         for (who, progress) in PROGRESS[..self.touchers].iter().enumerate() {
             let last = u64::from(progress.load());
             for stored in last - (PAGES - 1)..=last {
-                let found = memory.load(word(who, stored % PAGES));
+                let found = memory.load(word(memory, who, stored % PAGES));
                 if found != stored {
                     wrong(format_args!(
                         "{what}: a store is lost: toucher {who} stored {stored}, found {found}"

@@ -9,6 +9,7 @@ use x86_64::instructions::port::Port;
 use super::{apic, smp};
 use crate::acpi::MAX_CPUS;
 use crate::machine;
+use crate::mmu;
 use crate::sched;
 use crate::shared::StaticWord;
 use crate::task;
@@ -190,10 +191,8 @@ fn call_handler() {
             let task = task::current();
             let off = &task.cx.irq_off;
             off.set(off.get() + 1);
-            sched::with_loaded(|loaded| loaded.in_handler = true);
             // SAFETY: (1) on the CPU that was interrupted, interrupts off, as its setter asks.
-            unsafe { call(arg) };
-            sched::with_loaded(|loaded| loaded.in_handler = false);
+            mmu::in_handler(|| unsafe { call(arg) });
             off.set(off.get() - 1);
         }
     }

@@ -5,8 +5,8 @@ use core::ops::Range;
 
 use super::boot::{self, KERNEL_BASE};
 use super::paging::{
-    self, ADDRESS, LARGE, LARGE_LEAF, LARGE_PAGE, LEAF, NO_EXECUTE, PAGE, PRESENT, Table, UNCACHED,
-    WRITABLE,
+    self, ADDRESS, LARGE, LARGE_LEAF, LARGE_PAGE, LEAF, NO_EXECUTE, PAGE, PRESENT, Pcid, Table,
+    UNCACHED, WRITABLE,
 };
 use crate::frames;
 use crate::shared::Once;
@@ -43,8 +43,9 @@ pub(crate) fn init(ram: &[Range<u64>]) {
     map_image(root, boot::text(), 0);
     map_image(root, boot::rodata(), NO_EXECUTE);
     map_image(root, boot::data(), NO_EXECUTE | WRITABLE);
-    // SAFETY: (1) the root maps the direct map and the image, and the lower half is empty.
-    unsafe { root.activate() };
+    // SAFETY: (1) the root maps the direct map and the image, and the lower half is empty; (2) all
+    // is flushed.
+    unsafe { root.activate(Pcid::Flush(0)) };
     ROOT.set(root);
 }
 

@@ -1,10 +1,10 @@
 //! Four-level page tables, as far as the kernel's own mappings need them.
 
+use core::arch::asm;
+use core::arch::x86_64::__cpuid;
 use core::ptr;
 
-use x86_64::PhysAddr;
-use x86_64::registers::control::{Cr3, Cr3Flags};
-use x86_64::structures::paging::PhysFrame;
+use x86_64::registers::control::{Cr3, Cr4, Cr4Flags};
 
 /// Bytes in a page.
 pub(crate) const PAGE: u64 = 4096;
@@ -45,6 +45,42 @@ const TOP: u32 = 4;
 /// The address in the direct map of a physical address. Using it is what needs care.
 pub(crate) fn direct(phys: u64) -> *mut u8 {
     ptr::with_exposed_provenance_mut((DIRECT_MAP + phys) as usize)
+}
+
+/// What becomes of translations under a process-context identifier when a root is loaded with it.
+/// Without identifiers all are flushed, and the number is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pcid {
+    /// They are kept.
+    Keep(u16),
+    /// They are flushed.
+    Flush(u16),
+}
+
+/// The bit of a value for CR3 that keeps them.
+const KEEP: u64 = 1 << 63;
+/// CPUID leaf 1, ECX: there are identifiers.
+const HAS_PCIDS: u32 = 1 << 17;
+
+/// Whether the calling CPU has process-context identifiers.
+pub(crate) fn has_pcids() -> bool {
+    __cpuid(1).ecx & HAS_PCIDS != 0
+}
+
+/// Turns them on.
+///
+/// # Safety
+/// 1. The CPU has them, and CR3 holds a root without any bits.
+pub(crate) unsafe fn enable_pcids() {
+    // SAFETY: (1) of this function.
+    unsafe { Cr4::update(|flags| flags.insert(Cr4Flags::PCID)) };
+}
+
+/// Flushes the translations of the loaded root, under its identifier.
+pub(crate) fn flush_current() {
+    let (root, bits) = Cr3::read_raw();
+    // SAFETY: (1) what is loaded; the bit that keeps translations is never read.
+    unsafe { Cr3::write_raw(root, bits) };
 }
 
 /// A page of page-table entries.
@@ -127,6 +163,10 @@ impl Table {
 
     /// Takes over the kernel's half of another root.
     pub(crate) fn share_kernel_half(self, other: Self) {
+        // The last one is the image's, and is copied last: processors show stores in order.
+        if self.entry(ENTRIES - 1) == other.entry(ENTRIES - 1) {
+            return;
+        }
         for index in KERNEL_HALF..ENTRIES {
             // SAFETY: (1) the kernel's mappings, which all roots have and which never change: what
             // is stored is what is there already where another CPU uses the root.
@@ -134,14 +174,20 @@ impl Table {
         }
     }
 
-    /// Makes this root the active one and flushes all translations.
+    /// Makes this root the active one.
     ///
     /// # Safety
     /// 1. The root maps the kernel's half, and the lower half maps only what ring 3 may reach.
-    pub(crate) unsafe fn activate(self) {
-        let frame = PhysFrame::containing_address(PhysAddr::new(self.0));
-        // SAFETY: (1) the caller's promise.
-        unsafe { Cr3::write(frame, Cr3Flags::empty()) };
+    /// 2. An identifier that is not 0 is for CPUs where they are enabled; what one has that is kept
+    ///    is what this root maps.
+    pub(crate) unsafe fn activate(self, pcid: Pcid) {
+        let (number, keep) = match pcid {
+            Pcid::Keep(number) => (number, KEEP),
+            Pcid::Flush(number) => (number, 0),
+        };
+        let cr3 = self.0 | u64::from(number) | keep;
+        // SAFETY: (1), (2) the caller's promises.
+        unsafe { asm!("mov cr3, {}", in(reg) cr3, options(nostack, preserves_flags)) };
     }
 
     fn slot(self, index: u64) -> *mut u64 {

@@ -17,6 +17,7 @@ use super::serial::say;
 use super::{apic, clock, fpu, gdt, idt, interrupt, kernel_map, protect, syscall};
 use crate::acpi::{MAX_CPUS, Madt, Physical};
 use crate::machine;
+use crate::mmu;
 use crate::shared::Once;
 use crate::{crew, task};
 
@@ -167,6 +168,7 @@ extern "C" fn ap_main(cpu: u32) -> ! {
     protect::enable();
     interrupt::enable_apic();
     task::adopt(cpu);
+    mmu::init();
     interrupts::enable();
     crew::serve()
 }

@@ -231,7 +231,7 @@ fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
     };
     mm.tree.visit(&mut unlink, &mut |_| ());
     free_all_tables(mm, &mut zap, all);
-    zap.finish();
+    zap.finish_last();
     mm.count_unmapped(gone);
     let vma = |vma: VmaPtr<'_, M>| {
         if let Some(by) = sys.config.fallback_order.vma_lock() {

@@ -27,6 +27,10 @@
 //! state flushes the whole address space and removes it from the mask, so it is interrupted only
 //! once. Linux: switch_mm and leave_mm (lazy TLB, v4.13).
 //!
+//! Hardware may have the root loaded still, and translations under a tag that is not in use
+//! ([`Asids`](minflt_pgtable::Asids)): it leaves both with the mask ([`Mmu::leave_space`]). At the
+//! end of an address space all CPUs of the mask do so before a table is freed.
+//!
 //! Where the machine can broadcast TLB invalidations (POWER's `tlbie`, Itanium's `ptc.ga`), it
 //! does, and no CPU is interrupted.
 //!
@@ -35,7 +39,9 @@
 //! interrupt handler, when its TLB holds no translation of the address space; before it fills one
 //! again it rejoins, with a full fence before it reads a PTE: so the initiator finds it in the
 //! mask, or it finds the PTE changed. The address space that it loaded last is in a word of its
-//! own: if that is another one, it rejoins.
+//! own: if that is another one, it rejoins. The first flush of a dying address space finds no
+//! thread of it that could, and with it the CPU that flushes leaves, too: it may be another one by
+//! the next.
 //!
 //! The mailbox lock orders the post before the take. A target that takes between the post and the
 //! interrupt flushes early, which is harmless. An initiator waits with interrupts enabled, so two
@@ -143,6 +149,24 @@ pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
     }
 }
 
+/// The first flush of `mm` as it dies, of `all` of it: all CPUs leave it.
+pub(crate) fn flush_last<M: Mmu>(sys: &System<M>, mm: &Mm<M>, all: VirtRange) {
+    M::leave_space(&sys.at, mm.space);
+    flush(sys, mm, all);
+}
+
+/// The same where nothing was mapped. A CPU that ran a thread may have the root loaded.
+pub(crate) fn leave_last<M: Mmu>(sys: &System<M>, mm: &Mm<M>, all: VirtRange) {
+    waits_for_cpus::<M>();
+    M::leave_space(&sys.at, mm.space);
+    let me = this_cpu::<M>();
+    let mut others = CpuMask::empty();
+    let (_, any) = mm.cpus.split(me, sys.at.cpus(), &mut others);
+    if any {
+        ask(sys, mm, all, me, &others);
+    }
+}
+
 /// Flushes the translations of `range` in `mm` on this CPU, the only one that may cache any.
 pub(crate) fn flush_here<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
     let me = this_cpu::<M>();
@@ -223,6 +247,7 @@ impl<M: Mmu> Mm<M> {
     /// # Context
     /// Interrupts are off, and the caller is not walking page tables.
     pub fn deactivate(&self) {
+        M::leave_space(&self.system().at, self.space);
         self.forget(VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end())));
         self.leave();
     }
@@ -247,7 +272,7 @@ impl<M: Mmu> Mm<M> {
     /// Flushes `range` on this CPU, as an initiator requested.
     fn answer(&self, range: VirtRange) {
         let sys = self.system();
-        let runs = !M::is_idle() && sys.cpus.this().loaded.get() == self.space.0;
+        let runs = M::runs(&sys.at, self.space) && sys.cpus.this().loaded.get() == self.space.0;
         // A walk that waits for no acknowledgement is not overtaken endlessly in explored
         // schedules.
         if runs || sys.lacks(NegativeControl::WalkStartsOver) {

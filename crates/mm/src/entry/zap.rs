@@ -264,6 +264,14 @@ impl<'m, M: Mmu> Zap<'m, M> {
         self.free_below(self.mm().root, M::Paging::levels() - 1, range, bounds);
     }
 
+    /// The same for the last user of the address space.
+    pub(crate) fn finish_last(&mut self) {
+        self.end();
+        if !self.is_left {
+            shootdown::leave_last(self.mm().system(), self.mm(), self.whole);
+        }
+    }
+
     /// Invalidates what has to be, gives the frames back, and ends.
     #[inline(always)]
     pub(crate) fn finish(&mut self) {
@@ -306,7 +314,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
             match self.others {
                 Others::Some => shootdown::flush(sys, self.mm(), range),
                 Others::Nobody if self.is_left => shootdown::flush_here(sys, self.mm(), range),
-                Others::Nobody => shootdown::flush(sys, self.mm(), self.whole),
+                Others::Nobody => shootdown::flush_last(sys, self.mm(), self.whole),
             }
             self.is_left = true;
         }
