@@ -9,6 +9,7 @@ use crate::generate::Choice;
 use crate::model::Running;
 use crate::record::Record;
 use crate::step::{Call, Kind, Step};
+use crate::window::Window;
 use crate::window::{HEAP, PAGE, PAGES, START};
 use minflt_spec::{TASK_SIZE, abi};
 
@@ -21,7 +22,7 @@ const STEPS_MAX: usize = 64;
 pub fn case(bytes: &[u8], choice: &Choice) -> (Vec<Step>, Vec<Record>) {
     let mut bytes = bytes.iter().copied();
     let (mut steps, mut records) = (Vec::new(), Vec::new());
-    let mut running = Running::new();
+    let mut running = Running::of(Window::Small, choice);
     let mut stores = 0;
     let mut child = 0;
     let mut frees = None;

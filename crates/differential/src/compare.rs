@@ -82,7 +82,7 @@ pub fn disagreement(
     steps: &[Step],
     choice: &Choice,
 ) -> Option<Disagreement> {
-    let mut running = Running::with(Window::of(steps));
+    let mut running = Running::of(Window::of(steps), choice);
     let expected: Option<Vec<Record>> = steps
         .iter()
         .map(|step| choice.step(&mut running, step))

@@ -13,10 +13,10 @@ use crate::model::Running;
 use crate::random::Random;
 use crate::record::Record;
 use crate::step::{ADVICE, BIND, Call, GET, LOCKALL, MAP, MODE, REMAP, Step};
-use crate::window::{HEAP, PAGE, PAGES, START};
+use crate::window::{HEAP, PAGE, PAGES, START, Window};
 pub use huge::huge_case;
 pub use inside::stays_inside;
-use minflt_spec::{HALF, Space, TASK_SIZE, abi};
+use minflt_spec::{ExecAlone, HALF, Space, TASK_SIZE, abi};
 
 /// How often each call is drawn.
 const WEIGHTS: [(Call, u64); 35] = [
@@ -65,6 +65,8 @@ pub struct Choice {
     /// Whether what the step came to differs by design: the address space
     /// before, and what it came to.
     pub differs: fn(&Step, &Space, &Record) -> bool,
+    /// What `PROT_EXEC` alone allows; none where that is not drawn.
+    pub exec_alone: Option<ExecAlone>,
 }
 
 impl Choice {
@@ -72,12 +74,14 @@ impl Choice {
     pub const ALL: Self = Self {
         has: |_| true,
         differs: |_, _, _| false,
+        exec_alone: None,
     };
 
     /// Runs the step on the model, unless it is left out; what it came to.
     pub fn step(&self, running: &mut Running, step: &Step) -> Option<Record> {
         let others = running.in_child() && step.call.is_of_userfaultfd();
-        if !(self.has)(step) || !stays_inside(step) || others {
+        let unknown = self.exec_alone.is_none() && step.is_exec_alone();
+        if !(self.has)(step) || !stays_inside(step) || unknown || others {
             return None;
         }
         let mut after = running.clone();
@@ -95,10 +99,11 @@ impl Choice {
 /// Draws a case of `count` steps, with what the model says of each.
 #[must_use]
 pub fn case(random: &mut Random, count: usize, choice: &Choice) -> (Vec<Step>, Vec<Record>) {
-    let mut running = Running::new();
+    let mut running = Running::of(Window::Small, choice);
     let mut draw = Draw {
         // Pages that were given away (`MADV_FREE`) may go when others are paged out.
         frees: random.once_in(2),
+        exec_alone: choice.exec_alone.is_some(),
         stores: 0,
         random,
     };
@@ -120,6 +125,7 @@ pub fn case(random: &mut Random, count: usize, choice: &Choice) -> (Vec<Step>, V
 struct Draw<'a> {
     random: &'a mut Random,
     frees: bool,
+    exec_alone: bool,
     stores: u64,
 }
 
@@ -197,6 +203,9 @@ impl Draw<'_> {
             0x10,
             1 << 40,
         ];
+        if self.exec_alone && self.random.once_in(4) {
+            return abi::PROT_EXEC;
+        }
         let plain = match self.random.below(16) {
             0..8 => abi::PROT_READ | abi::PROT_WRITE,
             8..11 => abi::PROT_READ,

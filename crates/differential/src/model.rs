@@ -1,6 +1,7 @@
 //! The model as a subject.
 
 use crate::files::{self, FILES, opened};
+use crate::generate::Choice;
 use crate::record::{
     ACCERR, ADRERR, FileShot, HUGE_FILE, MAPERR, MapLine, Outcome, Record, SHARED_ANONYMOUS,
     Snapshot, Subject, bits,
@@ -55,6 +56,16 @@ impl Running {
     #[must_use]
     pub fn in_child(&self) -> bool {
         self.spaces.len() > 1
+    }
+
+    /// The same for what `choice` draws.
+    #[must_use]
+    pub fn of(window: Window, choice: &Choice) -> Self {
+        let mut running = Self::with(window);
+        if let Some(exec_alone) = choice.exec_alone {
+            running.spaces[0].0.set_exec_alone(exec_alone);
+        }
+        running
     }
 
     /// Runs a step.

@@ -17,6 +17,7 @@ mod names;
 use crate::window::{HUGE, HUGE_END, HUGE_START, PAGE, PAGES, START};
 use core::fmt;
 use core::str::FromStr;
+use minflt_spec::abi::PROT_EXEC;
 pub use names::*;
 
 /// Arguments of the call with the most.
@@ -243,6 +244,13 @@ impl Step {
             matches!(kind, Addr) && (HUGE_START..=HUGE_END).contains(&arg)
         };
         self.call.is_of_huge_pages() || at.any(in_window)
+    }
+
+    /// Whether it asks for `PROT_EXEC` alone, for pages that are not huge.
+    #[must_use]
+    pub fn is_exec_alone(&self) -> bool {
+        let asks = matches!(self.call, Call::Mmap | Call::MmapFile | Call::Mprotect);
+        asks && self.args[2] & 7 == PROT_EXEC && !self.is_of_huge_pages()
     }
 }
 

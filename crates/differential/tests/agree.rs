@@ -8,11 +8,13 @@
 use minflt_differential::compare::{Disagreement, compare, disagreement, shrink};
 use minflt_differential::generate::Choice;
 use minflt_differential::model::Spec;
-use minflt_differential::ours::{self, Ours};
+use minflt_differential::ours::{self, Ours, OursOn};
 use minflt_differential::run::{Cases, Plan, run};
 use minflt_differential::step::{Step, read_steps, show_steps};
 use minflt_differential::{Call, Linux, Outcome, Record, Subject, bytes, generate, random};
-use minflt_mm::{eras_of_huge_pages, eras_without_migration};
+use minflt_mm::{ERAS, eras_of_huge_pages, eras_without_migration};
+use minflt_pgtable::RiscvSv48;
+use minflt_spec::ExecAlone;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -80,6 +82,33 @@ fn every_era_and_the_model_agree() {
     };
     let ran = run(&plan, &mut eras(), |_| {});
     assert!(ran.found.is_none(), "{ran}");
+}
+
+/// With mappings that can be fetched from and not loaded, in a format whose entries can say so.
+#[test]
+fn execute_only_mappings_agree() {
+    let start = |era| OursOn::<RiscvSv48>::start(era).expect("memory");
+    let subjects = eras_without_migration().map(|era| Box::new(start(era)) as Box<dyn Subject>);
+    let plan = Plan {
+        steps: STEPS / 4,
+        seed: 6,
+        choice: ours::CHOICE_EXECUTE_ONLY,
+        cases: Cases::Small,
+    };
+    let ran = run(&plan, &mut subjects.collect::<Vec<_>>(), |_| {});
+    assert!(ran.found.is_none(), "{ran}");
+    // A model whose loads need no more than the right to fetch is found out.
+    let loads = Choice {
+        exec_alone: Some(ExecAlone::Loads),
+        ..ours::CHOICE_EXECUTE_ONLY
+    };
+    let mut one: [Box<dyn Subject>; 1] = [Box::new(start(&ERAS[0]))];
+    let plan = Plan {
+        choice: loads,
+        ..plan
+    };
+    let (_, found) = run(&plan, &mut one, |_| {}).found.expect("a difference");
+    assert!(found.steps.len() <= 2, "{found}");
 }
 
 /// Of huge pages; there are few on the machine, so one test has them.

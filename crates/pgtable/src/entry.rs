@@ -30,10 +30,22 @@ pub struct Pte<P: Paging> {
 pub enum Grant {
     /// A page is mapped without permissions (`PROT_NONE`).
     Nothing,
-    /// Loads.
+    /// Loads; instruction fetches alone where the entry says [`Exec::Only`].
     Read,
     /// Loads and stores.
     Write,
+}
+
+/// What a leaf entry that grants anything says of instruction fetches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exec {
+    /// None.
+    No,
+    /// What can be loaded can be fetched.
+    Yes,
+    /// Fetches, and no loads: *execute-only*. Of entries that grant no stores, in formats that have
+    /// such entries ([`Bits::load`](crate::Bits::load)); in others it is [`Exec::Yes`].
+    Only,
 }
 
 impl<P: Paging> Pte<P> {
@@ -95,7 +107,8 @@ impl<P: Paging> Pte<P> {
     pub fn page(pfn: Pfn, grant: Grant) -> Self {
         let raw = pfn.0 << P::bits().pfn_shift | P::tree()[0].fixed | P::bits().accessed;
         // Not stored to, until said otherwise.
-        Self::of(raw | P::bits().read_only | P::bits().no_exec).with_grant(grant)
+        let not_yet = P::bits().read_only | P::bits().no_exec;
+        Self::of(raw | not_yet | P::bits().load).with_grant(grant)
     }
 
     /// The leaf entry `self` as an entry above the leaves that maps a huge page, which begins with
@@ -125,19 +138,53 @@ impl<P: Paging> Pte<P> {
     /// right goes with the entry, also where that grants nothing for now.
     #[inline(always)]
     #[must_use]
-    pub fn with_exec(self, exec: bool) -> Self {
-        let neither = self.raw & !P::bits().of_exec();
+    pub fn with_exec(self, exec: Exec) -> Self {
+        let b = P::bits();
+        let neither = self.raw & !(b.of_exec() | b.load);
         Self::of(match exec {
-            true => neither | P::bits().exec,
-            false => neither | P::bits().no_exec,
+            Exec::No => neither | b.no_exec | b.load,
+            Exec::Yes => neither | b.exec | b.load,
+            Exec::Only => neither | b.exec,
         })
     }
 
-    /// Whether what can be loaded from the page can be fetched as instructions.
+    /// What it says of instruction fetches: [`Exec::Yes`] where no bit says it.
+    #[inline(always)]
+    #[must_use]
+    pub fn exec(self) -> Exec {
+        if !self.is_exec() {
+            Exec::No
+        } else if self.is_loadable() {
+            Exec::Yes
+        } else {
+            Exec::Only
+        }
+    }
+
+    /// Whether instructions can be fetched from the page, if the entry grants anything.
     #[inline(always)]
     #[must_use]
     pub fn is_exec(self) -> bool {
         self.raw & P::bits().of_exec() == P::bits().exec
+    }
+
+    /// Whether the page can be loaded from, if the entry grants anything.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_loadable(self) -> bool {
+        !P::bits().execute_only() || self.raw & P::bits().load != 0
+    }
+
+    /// Whether the entry grants this access.
+    #[inline(always)]
+    #[must_use]
+    pub fn lets(self, access: Access) -> bool {
+        let (loads, fetches) = (access == Access::Read, access == Access::Execute);
+        let refused = !self.is_present()
+            || self.grant() < access.needs()
+            || fetches && !self.is_exec()
+            || loads && !self.is_loadable();
+        !refused
     }
 
     /// The same, used.
@@ -358,6 +405,7 @@ impl<P: Paging> fmt::Debug for Pte<P> {
         }
         let grant = match self.grant() {
             Grant::Nothing => "--",
+            Grant::Read if !self.is_loadable() => "only ",
             Grant::Read => "r-",
             Grant::Write => "rw",
         };

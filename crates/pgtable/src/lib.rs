@@ -14,7 +14,7 @@ pub mod tlb;
 pub mod walk;
 
 pub use asid::{ASIDS, Asids, Switch};
-pub use entry::{Grant, NonPresent, Pte};
+pub use entry::{Exec, Grant, NonPresent, Pte};
 pub use format::{
     Aarch64K4, Aarch64K16, Aarch64K64, Altix16K, FORMATS, I386, I386Pae, PowerRadix, RiscvSv39,
     RiscvSv48, S390x, X86_64, X86_64La57,

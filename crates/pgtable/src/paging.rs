@@ -254,8 +254,12 @@ impl Shape {
 /// are kept as what follows from them.
 #[derive(Clone, Copy, Debug)]
 pub struct Bits {
-    /// Set where a load is granted. May be several bits, always set together.
+    /// Set where anything is granted.
     pub present: u64,
+    /// Set where loads are granted, if `present` is set as well, in formats whose entries can grant
+    /// instruction fetches and no loads (*execute-only*). 0 in formats without such entries: there
+    /// an entry that grants anything grants loads.
+    pub load: u64,
     /// Set where a store is granted.
     pub write: u64,
     /// The page was used.
@@ -279,7 +283,7 @@ pub struct Bits {
     /// or not at all.
     pub exec: u64,
     /// Set where an instruction fetch is *not* granted; 0 where the hardware has no such bit. With
-    /// neither, what can be loaded can be fetched.
+    /// neither this nor `exec`, what can be loaded can be fetched.
     pub no_exec: u64,
     /// The frame number's field.
     pub pfn_mask: u64,
@@ -293,6 +297,13 @@ impl Bits {
     #[must_use]
     pub const fn of_exec(&self) -> u64 {
         self.exec | self.no_exec
+    }
+
+    /// Whether an entry can grant instruction fetches and no loads.
+    #[inline(always)]
+    #[must_use]
+    pub const fn execute_only(&self) -> bool {
+        self.load != 0
     }
 }
 

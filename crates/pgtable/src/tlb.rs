@@ -14,7 +14,9 @@
 //! # Cost
 //! A hit is one compare on a private line.
 
+use crate::entry::Exec;
 use crate::mmu::SpaceId;
+use crate::paging::Paging;
 use crate::walk::Access;
 use core::cell::Cell;
 use minflt_addr::{Pfn, VirtRange};
@@ -22,24 +24,24 @@ use minflt_addr::{Pfn, VirtRange};
 /// Slots of a buffer.
 pub const SLOTS: usize = 256;
 
-/// What a buffered translation serves, beside loads.
+/// What a buffered translation serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rights {
     /// Stores.
     pub writable: bool,
-    /// Instruction fetches.
-    pub executable: bool,
+    /// Instruction fetches, and loads unless [`Exec::Only`].
+    pub exec: Exec,
 }
 
 impl Rights {
-    /// Whether it serves this access.
+    /// Whether it serves this access, in format `P`.
     #[inline(always)]
     #[must_use]
-    pub const fn serve(self, access: Access) -> bool {
+    pub fn serve<P: Paging>(self, access: Access) -> bool {
         match access {
-            Access::Read => true,
+            Access::Read => !P::bits().execute_only() || self.exec != Exec::Only,
             Access::Write => self.writable,
-            Access::Execute => self.executable,
+            Access::Execute => self.exec != Exec::No,
         }
     }
 }
@@ -133,7 +135,7 @@ impl Default for Tlb {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rights, SLOTS, Tlb, Translation};
+    use super::{Exec, Rights, SLOTS, Tlb, Translation};
     use crate::mmu::SpaceId;
     use minflt_addr::{Pfn, VirtAddr, VirtRange};
 
@@ -144,7 +146,7 @@ mod tests {
             pfn: Pfn(page + 1),
             rights: Rights {
                 writable: true,
-                executable: false,
+                exec: Exec::No,
             },
             generation: 0,
             filled: 0,

@@ -20,7 +20,8 @@ pub enum Access {
 }
 
 impl Access {
-    /// The least grant that lets the access through; a fetch needs [`Pte::is_exec`] as well.
+    /// The least grant that lets the access through, if the entry has the right by name
+    /// ([`Pte::lets`]).
     #[must_use]
     pub const fn needs(self) -> Grant {
         match self {
@@ -194,8 +195,7 @@ pub unsafe fn hardware_walk<M: Mmu>(
         if huge.is_some_and(|level| pte.is_table_at(level)) {
             return Hardware::Fault;
         }
-        let fetches = access == Access::Execute;
-        if !pte.is_present() || pte.grant() < access.needs() || fetches && !pte.is_exec() {
+        if !pte.lets(access) {
             return Hardware::Fault;
         }
         let used = match access_bits::<M>(at) {
@@ -216,7 +216,7 @@ pub unsafe fn hardware_walk<M: Mmu>(
             pfn: Pfn(pte.pfn().0 + within),
             rights: Rights {
                 writable,
-                executable: used.is_exec(),
+                exec: used.exec(),
             },
         };
     }

@@ -151,6 +151,15 @@ pub(super) fn tour<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
         assert_eq!(thread.store(stage.page(2), 3), Err(Signal::AccErr));
         assert_eq!(protect(2, Prot::READ_WRITE), Ok(()));
         assert_eq!(thread.store(stage.page(2), 22), Ok(()));
+        // Fetches alone, and loads again.
+        assert_eq!(protect(2, Prot::EXEC), Ok(()));
+        assert_eq!(thread.fetch(stage.page(2)), Ok(22));
+        let loaded = match P::bits().execute_only() {
+            true => Err(Signal::AccErr),
+            false => Ok(22),
+        };
+        expect(stage, &thread, 2, loaded);
+        assert_eq!(protect(2, Prot::READ_WRITE), Ok(()));
         stage.discard(0, 1);
         expect(stage, &thread, 0, Ok(0));
         stage.unmap(1, 1);

@@ -16,6 +16,16 @@ pub enum Signal {
     Bus,
 }
 
+/// What a mapping of `PROT_EXEC` alone allows: a matter of the page-table format.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum ExecAlone {
+    /// Fetches and loads, as on x86 without protection keys.
+    #[default]
+    Loads,
+    /// Fetches, as on AArch64, POWER and RISC-V.
+    Fetches,
+}
+
 /// What is done to a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
@@ -46,12 +56,19 @@ impl Space {
     /// The signal the access raises.
     pub fn load(&mut self, addr: u64) -> core::result::Result<u64, Signal> {
         let index = self.grown_to(addr).ok_or(Signal::MapErr)?;
-        // As on the processor, whatever may be stored to or executed may be loaded.
-        if !self.vmas[index].flags.has(Flags::ACCESS) {
+        if !self.may_load(self.vmas[index].flags) {
             return Err(Signal::AccErr);
         }
         self.fault(index, addr, Access::Read)?;
         Ok(self.word(index, addr))
+    }
+
+    /// As on the processor: whatever may be stored to may be loaded.
+    const fn may_load(&self, flags: Flags) -> bool {
+        match self.exec_alone {
+            ExecAlone::Loads => flags.has(Flags::ACCESS),
+            ExecAlone::Fetches => flags.has(Flags::READ.with(Flags::WRITE)),
+        }
     }
 
     /// Stores to the word at `addr`, where a page or its second half begins.

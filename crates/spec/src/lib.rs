@@ -51,7 +51,7 @@ mod vma;
 mod tests;
 
 pub use abi::Errno;
-pub use access::Signal;
+pub use access::{ExecAlone, Signal};
 pub use file::{File, HALF, Opened, Words};
 pub use huge::{HUGE, Pool};
 pub use policy::Policy;

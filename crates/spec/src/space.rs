@@ -1,5 +1,6 @@
 //! The list of mappings, and how it changes: found, split, modified, merged.
 
+use crate::access::ExecAlone;
 use crate::file::{File, Words};
 use crate::huge::{HUGE, Pool};
 use crate::policy::Policy;
@@ -32,6 +33,7 @@ impl Page {
 #[derive(Clone, Debug)]
 pub struct Space {
     pub(crate) window: VirtRange,
+    pub(crate) exec_alone: ExecAlone,
     /// Sorted; no two overlap.
     pub(crate) vmas: Vec<Vma>,
     /// By page number.
@@ -70,6 +72,7 @@ impl Space {
     pub fn new(window: VirtRange, brk: u64) -> Self {
         Self {
             window,
+            exec_alone: ExecAlone::Loads,
             vmas: Vec::new(),
             pages: BTreeMap::new(),
             protected: BTreeSet::new(),
@@ -89,6 +92,11 @@ impl Space {
             known_files: 0,
             other: None,
         }
+    }
+
+    /// Says what `PROT_EXEC` alone allows; loads, too, until this is called.
+    pub const fn set_exec_alone(&mut self, exec_alone: ExecAlone) {
+        self.exec_alone = exec_alone;
     }
 
     /// The mappings, in order.

@@ -130,6 +130,7 @@ pub(crate) fn format_table() -> Table {
         "word",
         "user space",
         "accessed, dirty",
+        "execute-only",
         "exchange",
         "before install",
         "manual",
@@ -155,6 +156,10 @@ pub(crate) fn format_table() -> Table {
             format!("{} bits{order}", about.word_bits),
             below(about.user_end),
             who_sets_bits(about.caps.access_bits),
+            match about.bits.execute_only() {
+                true => "yes".to_string(),
+                false => "-".to_string(),
+            },
             who_exchanges(about.caps.cas),
             match about.caps.before_install {
                 BeforeInstall::Nothing => "-".to_string(),

@@ -30,9 +30,10 @@ const WEIGHTS: [(Call, u64); 14] = [
 /// As [`super::case`], of huge pages.
 #[must_use]
 pub fn huge_case(random: &mut Random, count: usize, choice: &Choice) -> (Vec<Step>, Vec<Record>) {
-    let mut running = Running::with(Window::Huge);
+    let mut running = Running::of(Window::Huge, choice);
     let mut draw = Draw {
         frees: false,
+        exec_alone: false,
         stores: 0,
         random,
     };

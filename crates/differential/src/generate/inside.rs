@@ -78,19 +78,17 @@ fn small_stays_inside(step: &Step) -> bool {
     let wraps = addr.checked_add(rounded).is_none();
     match step.call {
         Call::Mmap | Call::MmapFile => {
-            let exec_only = third & 7 == abi::PROT_EXEC;
             let fixed = fourth & (abi::MAP_FIXED | abi::MAP_FIXED_NOREPLACE) != 0;
             let refused = rounded == 0
                 || rounded > TASK_SIZE
                 || (addr > TASK_SIZE - rounded.min(TASK_SIZE))
                 || !aligned;
             let hint = addr == 0 || addr >= TASK_SIZE || inside(addr & !(PAGE - 1), 0);
-            let placed = if fixed {
+            if fixed {
                 refused || inside(addr, rounded)
             } else {
                 hint
-            };
-            placed && !exec_only
+            }
         }
         Call::Munmap => {
             let refused = !aligned || addr > TASK_SIZE || len > TASK_SIZE - addr || len == 0;
@@ -99,7 +97,7 @@ fn small_stays_inside(step: &Step) -> bool {
         Call::Mprotect => {
             let grows = abi::PROT_GROWSDOWN | abi::PROT_GROWSUP;
             let refused = !aligned || third & grows == grows || (len > 0 && rounded == 0);
-            third & 7 != abi::PROT_EXEC && (refused || wraps || inside(addr, rounded))
+            refused || wraps || inside(addr, rounded)
         }
         Call::Mremap => remap_stays_inside([addr, len, third, fourth, fifth]),
         Call::Madvise | Call::Mbind | Call::Msync => {

@@ -6,7 +6,7 @@ use crate::generate::Choice;
 use crate::record::{Outcome, Record};
 use crate::step::{Call, Step};
 use minflt_mm::{Advice, Sharing};
-use minflt_spec::{Flags, Space, Vma, abi};
+use minflt_spec::{ExecAlone, Flags, Space, Vma, abi};
 
 /// Whether `mm` has the call with these flags at all: what it lacks stands in
 /// `docs/linux-compat.md`.
@@ -117,4 +117,14 @@ fn in_range(space: &Space, addr: u64, len: u64) -> impl Iterator<Item = &Vma> {
 }
 
 /// The steps that `mm` has and whose results do not differ by design.
-pub const CHOICE: Choice = Choice { has, differs };
+pub const CHOICE: Choice = Choice {
+    has,
+    differs,
+    exec_alone: None,
+};
+
+/// The same with `PROT_EXEC` alone, in formats whose entries can refuse loads there.
+pub const CHOICE_EXECUTE_ONLY: Choice = Choice {
+    exec_alone: Some(ExecAlone::Fetches),
+    ..CHOICE
+};

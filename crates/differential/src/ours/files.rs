@@ -7,6 +7,7 @@ use crate::record::{FileShot, Outcome};
 use crate::window::PAGE;
 use minflt_host::HostFile;
 use minflt_mm::{Errno, FileError, FileHandle, FileOps, MapRequest, MmapError, System, Thread};
+use minflt_pgtable::Paging;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -32,7 +33,7 @@ impl Disk {
     }
 
     /// Makes it what it is when a case begins.
-    fn reset(&self) -> std::io::Result<()> {
+    fn reset<P: Paging>(&self) -> std::io::Result<()> {
         self.file.set_len(0)?;
         for (index, words) in pages(1) {
             for (word, at) in words.into_iter().zip([0, HALF]) {
@@ -40,17 +41,17 @@ impl Disk {
                 self.file.write_all_at(&bytes, index * PAGE + at)?;
             }
         }
-        let resized = FileOps::<Machine>::resize(self.ops, BYTES[1]);
+        let resized = FileOps::<Machine<P>>::resize(self.ops, BYTES[1]);
         resized.map_err(|_| std::io::ErrorKind::Other.into())
     }
 }
 
 /// The files, by the arguments of steps: open for both, and then for reading only.
-pub(super) struct Files<'s>([FileHandle<'s, Machine>; 2 * FILES]);
+pub(super) struct Files<'s, P: Paging>([FileHandle<'s, Machine<P>>; 2 * FILES]);
 
-impl<'s> Files<'s> {
-    pub(super) fn open(system: &'s System<Machine>, disk: &Disk) -> Result<Self, String> {
-        disk.reset().map_err(|error| error.to_string())?;
+impl<'s, P: Paging> Files<'s, P> {
+    pub(super) fn open(system: &'s System<Machine<P>>, disk: &Disk) -> Result<Self, String> {
+        disk.reset::<P>().map_err(|error| error.to_string())?;
         let no_memory = |_| "no memory for a file".to_owned();
         let memory = system.new_file(BYTES[0]).map_err(no_memory)?;
         for (index, words) in pages(0) {
@@ -64,7 +65,7 @@ impl<'s> Files<'s> {
         Ok(Self([memory, host, first, second]))
     }
 
-    fn of(&self, arg: u64) -> &FileHandle<'s, Machine> {
+    fn of(&self, arg: u64) -> &FileHandle<'s, Machine<P>> {
         &self.0[arg as usize % (2 * FILES)]
     }
 
@@ -100,7 +101,7 @@ impl<'s> Files<'s> {
     /// mmap of part of a file.
     pub(super) fn map(
         &self,
-        thread: &Thread<'_, Machine>,
+        thread: &Thread<'_, Machine<P>>,
         request: &MapRequest,
         [flags, file, offset]: [u64; 3],
     ) -> Outcome {
@@ -153,7 +154,11 @@ impl<'s> Files<'s> {
 }
 
 /// mmap of shared anonymous memory: a file that nobody else knows.
-pub(super) fn map_shared(thread: &Thread<'_, Machine>, request: &MapRequest, len: u64) -> Outcome {
+pub(super) fn map_shared<P: Paging>(
+    thread: &Thread<'_, Machine<P>>,
+    request: &MapRequest,
+    len: u64,
+) -> Outcome {
     let bytes = len.checked_add(PAGE - 1).map_or(0, |len| len & !(PAGE - 1));
     let system = thread.mm().system();
     // What is too long for a file is too long for an address space.

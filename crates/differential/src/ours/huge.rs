@@ -12,12 +12,13 @@ use crate::window::{HOT, HUGE, HUGE_START, Window, hot};
 use core::mem::ManuallyDrop;
 use minflt_addr::VirtAddr;
 use minflt_mm::{Errno, FileHandle, Mapped, Mm, MmapError, Prot, Running, Thread};
+use minflt_pgtable::Paging;
 
-type File<'s> = FileHandle<'s, Machine>;
+type File<'s, P> = FileHandle<'s, Machine<P>>;
 
 /// Runs a case.
-pub(super) fn case(
-    system: &Running<Machine>,
+pub(super) fn case<P: Paging>(
+    system: &Running<Machine<P>>,
     steps: &[Step],
     found: &mut Vec<Record>,
 ) -> Result<(), String> {
@@ -29,7 +30,7 @@ pub(super) fn case(
     let file = system.new_huge_file(files::HUGE_PAGES * HUGE);
     let file = ManuallyDrop::new(file.map_err(|error| format!("a file: {error:?}"))?);
     run(&mm, &file, steps, found)?;
-    let ledger = |alive: &[&Mm<Machine>], when| {
+    let ledger = |alive: &[&Mm<Machine<P>>], when| {
         let ledger = system.check_ledger(alive);
         ledger
             .map(drop)
@@ -45,9 +46,9 @@ pub(super) fn case(
     }
 }
 
-fn run(
-    mm: &Mm<Machine>,
-    file: &File<'_>,
+fn run<P: Paging>(
+    mm: &Mm<Machine<P>>,
+    file: &File<'_, P>,
     steps: &[Step],
     found: &mut Vec<Record>,
 ) -> Result<(), String> {
@@ -78,9 +79,9 @@ fn run(
     Ok(())
 }
 
-fn record(
-    thread: &Thread<'_, Machine>,
-    file: &File<'_>,
+fn record<P: Paging>(
+    thread: &Thread<'_, Machine<P>>,
+    file: &File<'_, P>,
     step: &Step,
     total: usize,
     found: &mut Vec<Record>,
@@ -91,7 +92,7 @@ fn record(
     Ok(())
 }
 
-fn perform(thread: &Thread<'_, Machine>, file: &File<'_>, step: &Step) -> Outcome {
+fn perform<P: Paging>(thread: &Thread<'_, Machine<P>>, file: &File<'_, P>, step: &Step) -> Outcome {
     let [a, b, c, d, e, _] = step.args;
     let mm = thread.mm();
     let invalid = Outcome::Errno(Errno::EINVAL.0);
@@ -132,7 +133,11 @@ fn perform(thread: &Thread<'_, Machine>, file: &File<'_>, step: &Step) -> Outcom
 }
 
 /// Nothing is faulted in by looking: only pages that an entry maps are read, and that may be.
-fn snapshot(thread: &Thread<'_, Machine>, file: &File<'_>, last: bool) -> Result<Snapshot, String> {
+fn snapshot<P: Paging>(
+    thread: &Thread<'_, Machine<P>>,
+    file: &File<'_, P>,
+    last: bool,
+) -> Result<Snapshot, String> {
     let mm = thread.mm();
     let mut text = String::new();
     mm.maps(&mut text).map_err(|error| error.to_string())?;
@@ -185,7 +190,7 @@ fn snapshot(thread: &Thread<'_, Machine>, file: &File<'_>, last: bool) -> Result
     })
 }
 
-fn shot(file: &File<'_>) -> Result<FileShot, String> {
+fn shot<P: Paging>(file: &File<'_, P>) -> Result<FileShot, String> {
     let bytes = file.bytes();
     let word = |at: u64| {
         let word = file.read_word(at * (HUGE / 2));

@@ -12,7 +12,7 @@ use crate::model::fold;
 use crate::record::{ACCERR, ADRERR, MAPERR, Outcome, Record, Subject, bits};
 use crate::step::{ARGS, Call, Step};
 use crate::window::{END, HEAP, PAGE, PAGES, POOL, START, Window};
-pub use choice::CHOICE;
+pub use choice::{CHOICE, CHOICE_EXECUTE_ONLY};
 use core::mem::ManuallyDrop;
 use core::panic::AssertUnwindSafe;
 use files::{Disk, Files};
@@ -22,32 +22,35 @@ use minflt_mm::{
     Advice, Era, Errno, Force, LockAll, LockWhen, MapRequest, Mm, Msync, Place, Policy, Prot,
     Remap, RemapRequest, Reserve, Running, Signal, System, Thread, UffdFaults,
 };
-use minflt_pgtable::X86_64;
+use minflt_pgtable::{Paging, X86_64};
 use minflt_spec::abi;
 use request::request;
 use snapshot::snapshot;
 use std::panic::catch_unwind;
 
 /// The machine.
-pub type Machine = Host<X86_64, true>;
+pub type Machine<P = X86_64> = Host<P, true>;
 
 /// Bytes of its memory: enough for any case.
 const RAM: usize = 16 << 20;
 /// The same where there are huge pages.
 const HUGE_RAM: usize = 64 << 20;
 
-/// An era's system.
+/// An era's system on x86-64.
+pub type Ours = OursOn<X86_64>;
+
+/// An era's system on page tables of format `P`, whose pages and user space are x86-64's.
 #[derive(Debug)]
-pub struct Ours {
+pub struct OursOn<P: Paging> {
     era: &'static Era,
     disk: Disk,
     /// Left alone when its oracles have spoken: locks may be held for ever.
-    system: ManuallyDrop<Running<Machine>>,
+    system: ManuallyDrop<Running<Machine<P>>>,
     /// The same with huge pages, once it is wanted.
-    huge: Option<ManuallyDrop<Running<Machine>>>,
+    huge: Option<ManuallyDrop<Running<Machine<P>>>>,
 }
 
-impl Ours {
+impl<P: Paging> OursOn<P> {
     /// Starts a system.
     ///
     /// # Errors
@@ -64,7 +67,7 @@ impl Ours {
     }
 }
 
-fn boot(era: &Era, window: Window) -> Result<Running<Machine>, String> {
+fn boot<P: Paging>(era: &Era, window: Window) -> Result<Running<Machine<P>>, String> {
     let options = HostOptions {
         cpus: 1,
         ram_bytes: match window {
@@ -76,7 +79,7 @@ fn boot(era: &Era, window: Window) -> Result<Running<Machine>, String> {
     let machine = HostInstance::new(&options).map_err(|error| error.to_string())?;
     let system = System::boot(machine, era.config).map_err(|error| error.to_string())?;
     if window == Window::Huge {
-        let running: &Running<Machine> = &system;
+        let running: &Running<Machine<P>> = &system;
         let _cpu = running.machine().enter(0);
         let pages = system.resize_huge_pool(POOL);
         if pages != POOL {
@@ -86,7 +89,7 @@ fn boot(era: &Era, window: Window) -> Result<Running<Machine>, String> {
     Ok(system)
 }
 
-impl Subject for Ours {
+impl<P: Paging> Subject for OursOn<P> {
     fn name(&self) -> String {
         format!("mm ({})", self.era.name)
     }
@@ -98,7 +101,7 @@ impl Subject for Ours {
             let booted = boot(self.era, window).map_err(|why| (why, 0))?;
             self.huge = Some(ManuallyDrop::new(booted));
         }
-        let system: &Running<Machine> = match (&self.huge, window) {
+        let system: &Running<Machine<P>> = match (&self.huge, window) {
             (Some(huge), Window::Huge) => huge,
             _ => &self.system,
         };
@@ -125,8 +128,8 @@ impl Subject for Ours {
     }
 }
 
-fn case(
-    system: &Running<Machine>,
+fn case<P: Paging>(
+    system: &Running<Machine<P>>,
     disk: &Disk,
     steps: &[Step],
     found: &mut Vec<Record>,
@@ -152,9 +155,9 @@ fn case(
 
 /// Maps everything outside the window without access, and so that nothing in the window is alike
 /// and would merge with it.
-fn fill(mm: &Mm<Machine>, window: Window) -> Result<(), String> {
+fn fill<P: Paging>(mm: &Mm<Machine<P>>, window: Window) -> Result<(), String> {
     let inside = window.range();
-    let user = Mm::<Machine>::user_range();
+    let user = Mm::<Machine<P>>::user_range();
     let thread = mm.thread();
     let failed = |error| format!("outside the window: {error:?}");
     for (start, end) in [
@@ -182,9 +185,9 @@ fn fill(mm: &Mm<Machine>, window: Window) -> Result<(), String> {
     Ok(())
 }
 
-fn run(
-    mm: &Mm<Machine>,
-    files: &Files<'_>,
+fn run<P: Paging>(
+    mm: &Mm<Machine<P>>,
+    files: &Files<'_, P>,
     steps: &[Step],
     found: &mut Vec<Record>,
 ) -> Result<(), String> {
@@ -216,9 +219,9 @@ fn run(
 }
 
 /// As [`run`], where a fork is no step of its own.
-fn run_child(
-    mm: &Mm<Machine>,
-    files: &Files<'_>,
+fn run_child<P: Paging>(
+    mm: &Mm<Machine<P>>,
+    files: &Files<'_, P>,
     policy: Policy,
     steps: &[Step],
     total: usize,
@@ -235,7 +238,11 @@ fn run_child(
     Ok(())
 }
 
-fn perform(thread: &Thread<'_, Machine>, files: &Files<'_>, step: &Step) -> Outcome {
+fn perform<P: Paging>(
+    thread: &Thread<'_, Machine<P>>,
+    files: &Files<'_, P>,
+    step: &Step,
+) -> Outcome {
     let [a, b, c, d, e, f] = step.args;
     let mm = thread.mm();
     let at = VirtAddr(a);
@@ -265,7 +272,7 @@ fn perform(thread: &Thread<'_, Machine>, files: &Files<'_>, step: &Step) -> Outc
             Outcome::done(0)
         }
         Call::LimitAs => {
-            let user = Mm::<Machine>::user_range();
+            let user = Mm::<Machine<P>>::user_range();
             let outside = user.len() - (END - START);
             mm.set_limit_as(a.saturating_mul(PAGE).saturating_add(outside));
             Outcome::done(0)
@@ -287,7 +294,7 @@ fn perform(thread: &Thread<'_, Machine>, files: &Files<'_>, step: &Step) -> Outc
 }
 
 /// A step that no file is needed for.
-fn perform_on(thread: &Thread<'_, Machine>, step: &Step) -> Outcome {
+fn perform_on<P: Paging>(thread: &Thread<'_, Machine<P>>, step: &Step) -> Outcome {
     let [a, b, c, ..] = step.args;
     let (mm, at) = (thread.mm(), VirtAddr(a));
     match step.call {
@@ -316,7 +323,7 @@ fn perform_on(thread: &Thread<'_, Machine>, step: &Step) -> Outcome {
     }
 }
 
-fn mremap(thread: &Thread<'_, Machine>, args: [u64; ARGS]) -> Outcome {
+fn mremap<P: Paging>(thread: &Thread<'_, Machine<P>>, args: [u64; ARGS]) -> Outcome {
     let [old, old_len, new_len, flags, to, _] = args;
     let to = VirtAddr(to);
     let (may, fixed) = (abi::MREMAP_MAYMOVE, abi::MREMAP_MAYMOVE | abi::MREMAP_FIXED);
@@ -343,7 +350,7 @@ fn forced<E>(result: Result<u64, E>) -> Outcome {
     result.map_or(Outcome::Errno(EIO), Outcome::done)
 }
 
-fn mincore(mm: &Mm<Machine>, addr: u64, len: u64) -> Outcome {
+fn mincore<P: Paging>(mm: &Mm<Machine<P>>, addr: u64, len: u64) -> Outcome {
     let mut pages = [0; PAGES as usize];
     match mm.mincore(VirtAddr(addr), len, &mut pages) {
         Ok(()) => {
@@ -355,7 +362,7 @@ fn mincore(mm: &Mm<Machine>, addr: u64, len: u64) -> Outcome {
     }
 }
 
-fn remote_read(mm: &Mm<Machine>, at: VirtAddr, len: u64) -> Outcome {
+fn remote_read<P: Paging>(mm: &Mm<Machine<P>>, at: VirtAddr, len: u64) -> Outcome {
     let mut bytes = vec![0; len as usize];
     match mm.remote_read(at, &mut bytes, Force::No) {
         Ok(read) => {
@@ -366,7 +373,7 @@ fn remote_read(mm: &Mm<Machine>, at: VirtAddr, len: u64) -> Outcome {
     }
 }
 
-fn remote_write(mm: &Mm<Machine>, at: VirtAddr, len: u64, value: u64) -> Outcome {
+fn remote_write<P: Paging>(mm: &Mm<Machine<P>>, at: VirtAddr, len: u64, value: u64) -> Outcome {
     let mut bytes = vec![0; len as usize];
     for (page, word) in bytes.chunks_mut(PAGE as usize).zip(value..) {
         page[..8].copy_from_slice(&word.to_le_bytes());

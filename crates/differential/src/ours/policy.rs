@@ -7,6 +7,7 @@ use minflt_addr::VirtAddr;
 use minflt_mm::{
     Errno, MempolicyError, Misplaced, Mm, NodeMask, Policy, PolicyMode, Thread, Which,
 };
+use minflt_pgtable::Paging;
 use minflt_spec::abi;
 
 const INVALID: Outcome = Outcome::Errno(Errno::EINVAL.0);
@@ -24,7 +25,10 @@ fn policy(mode: u64, nodes: u64) -> Option<Policy> {
     Some(Policy::new(mode, NodeMask(nodes)))
 }
 
-pub(super) fn mbind(mm: &Mm<Machine>, [at, len, mode, nodes, how, _]: [u64; ARGS]) -> Outcome {
+pub(super) fn mbind<P: Paging>(
+    mm: &Mm<Machine<P>>,
+    [at, len, mode, nodes, how, _]: [u64; ARGS],
+) -> Outcome {
     const STRICT: u64 = abi::MPOL_MF_STRICT;
     const MOVE: u64 = abi::MPOL_MF_MOVE;
     const BOTH: u64 = STRICT | MOVE;
@@ -45,11 +49,11 @@ pub(super) fn mbind(mm: &Mm<Machine>, [at, len, mode, nodes, how, _]: [u64; ARGS
     nothing(mm.mbind(VirtAddr(at), len, policy, misplaced))
 }
 
-pub(super) fn set(thread: &Thread<'_, Machine>, mode: u64, nodes: u64) -> Outcome {
+pub(super) fn set<P: Paging>(thread: &Thread<'_, Machine<P>>, mode: u64, nodes: u64) -> Outcome {
     policy(mode, nodes).map_or(INVALID, |policy| nothing(thread.set_mempolicy(policy)))
 }
 
-pub(super) fn get(thread: &Thread<'_, Machine>, addr: u64, how: u64) -> Outcome {
+pub(super) fn get<P: Paging>(thread: &Thread<'_, Machine<P>>, addr: u64, how: u64) -> Outcome {
     const NODE_AT: u64 = abi::MPOL_F_NODE | abi::MPOL_F_ADDR;
     let mm = thread.mm();
     let at = VirtAddr(addr);

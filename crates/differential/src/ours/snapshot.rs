@@ -7,12 +7,13 @@ use crate::record::{MapLine, Snapshot, addr_of, bits, smaps_flags};
 use crate::window::{PAGES, START, Window};
 use minflt_addr::VirtAddr;
 use minflt_mm::{Force, Mapped, Mm};
+use minflt_pgtable::Paging;
 
 /// Nothing is faulted in by looking: only pages that an entry maps are read, as a debugger reads.
 /// `last`: whether the files and the flags are asked for, too.
-pub(super) fn snapshot(
-    mm: &Mm<Machine>,
-    files: &Files<'_>,
+pub(super) fn snapshot<P: Paging>(
+    mm: &Mm<Machine<P>>,
+    files: &Files<'_, P>,
     last: bool,
 ) -> Result<Snapshot, String> {
     let mut found = [Mapped::Nothing; PAGES as usize];
@@ -45,7 +46,10 @@ pub(super) fn snapshot(
 }
 
 /// The words of pages, by their place among all.
-fn words_of(mm: &Mm<Machine>, pages: impl Iterator<Item = u64>) -> Result<Vec<(u64, u64)>, String> {
+fn words_of<P: Paging>(
+    mm: &Mm<Machine<P>>,
+    pages: impl Iterator<Item = u64>,
+) -> Result<Vec<(u64, u64)>, String> {
     let mut words = Vec::new();
     for place in pages.flat_map(|page| [2 * page, 2 * page + 1]) {
         let at = VirtAddr(addr_of(place / 2) + place % 2 * HALF);

@@ -6,10 +6,11 @@ use crate::step::{Call, Step};
 use crate::window::PAGE;
 use minflt_addr::VirtAddr;
 use minflt_mm::{Errno, Uffd, UffdMode, Wake, WriteProtected};
+use minflt_pgtable::Paging;
 use minflt_spec::abi;
 
 /// A step that is the userfaultfd's.
-pub(super) fn perform(uffd: &Uffd<'_, Machine>, step: &Step) -> Outcome {
+pub(super) fn perform<P: Paging>(uffd: &Uffd<'_, Machine<P>>, step: &Step) -> Outcome {
     let [a, b, c, d, ..] = step.args;
     let at = VirtAddr(a);
     let refused = Outcome::Errno(Errno::EINVAL.0);

@@ -4,7 +4,7 @@ use super::{M, machine, me, on_all_cpus, rounds};
 use crate::HostInstance;
 use core::ptr;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{Mmu, Rights, SpaceId, Translation};
+use minflt_pgtable::{Exec, Mmu, Rights, SpaceId, Translation};
 use minflt_sync::order::{PageTableLock, ShootdownLock};
 use minflt_sync::{Atomic, CpuMask, Instance, IpiHandler, Machine, Ordering, SpinLock, TaskId};
 use std::sync::Barrier;
@@ -111,7 +111,7 @@ impl<'a> Shootdown<'a> {
                     pfn,
                     rights: Rights {
                         writable: true,
-                        executable: false,
+                        exec: Exec::No,
                     },
                     generation,
                     filled: 0,

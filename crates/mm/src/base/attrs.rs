@@ -5,12 +5,12 @@ use crate::base::huge_size::HugeSize;
 use crate::base::policy::Policy;
 use core::fmt;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Access, Grant, Paging};
+use minflt_pgtable::{Access, Exec, Grant, Paging};
 
 /// Access rights of a mapping: a set of loads, stores and instruction fetches.
 ///
-/// [`Prot::EXEC`] alone grants loads, too, as on the hardware that most programs run on: mappings
-/// that can be fetched from and not loaded are not supported.
+/// [`Prot::EXEC`] alone grants fetches only in formats whose entries can say so
+/// ([`Bits::load`](minflt_pgtable::Bits::load)). In others, x86 among them, it grants loads, too.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Prot(u8);
 
@@ -40,7 +40,7 @@ impl Prot {
         self.0 & other.0 != 0
     }
 
-    /// The most an entry of the mapping may grant.
+    /// The most an entry of the mapping may grant; [`Self::exec`] says whether that includes loads.
     #[must_use]
     #[inline(always)]
     pub const fn grant(self) -> Grant {
@@ -53,17 +53,26 @@ impl Prot {
         }
     }
 
-    /// Whether an entry of the mapping lets instructions be fetched.
+    /// What an entry of the mapping, in format `P`, says of instruction fetches.
     #[must_use]
     #[inline(always)]
-    pub const fn exec(self) -> bool {
-        self.has(Self::EXEC)
+    pub fn exec<P: Paging>(self) -> Exec {
+        if !self.has(Self::EXEC) {
+            Exec::No
+        } else if P::bits().execute_only() && self == Self::EXEC {
+            Exec::Only
+        } else {
+            Exec::Yes
+        }
     }
 
-    /// Whether an access is allowed.
+    /// Whether an access is allowed where entries are of format `P`.
     #[must_use]
-    pub fn allows(self, access: Access) -> bool {
-        self.grant() >= access.needs() && (access != Access::Execute || self.exec())
+    pub fn allows<P: Paging>(self, access: Access) -> bool {
+        if P::bits().execute_only() && self == Self::EXEC {
+            return access == Access::Execute;
+        }
+        self.grant() >= access.needs() && (access != Access::Execute || self.has(Self::EXEC))
     }
 
     /// The set as a number of three bits: 1 loads, 2 stores, 4 fetches.

@@ -319,7 +319,7 @@ fn copy_pinned<M: Mmu>(
     // ORDERING: Release; pairs with [frame-maps].
     to.maps.store(1, Ordering::Release);
     sys.count(Event::ForkCopies);
-    let copy = Pte::page(pfn, found.grant()).with_exec(found.is_exec());
+    let copy = Pte::page(pfn, found.grant()).with_exec(found.exec());
     Ok(copy.dirty())
 }
 

@@ -231,10 +231,7 @@ fn take<M: Mmu>(tables: Tables<'_, M>, addr: VirtAddr, access: Access) -> Option
     }
     let leaf = tables.leaf(addr)?;
     let found = leaf.entry.load();
-    let usable = found.is_present()
-        && found.grant() >= access.needs()
-        && !found.is_zero_page()
-        && with_bits(found, access) == found;
+    let usable = found.lets(access) && !found.is_zero_page() && with_bits(found, access) == found;
     if !usable {
         return None;
     }

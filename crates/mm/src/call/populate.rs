@@ -53,13 +53,16 @@ pub(super) const fn willing(view: &VmaView, access: Access) -> Result<Access, No
 /// How a locked page is faulted in: as by a store where stores are allowed, so that it is not
 /// copied later; what is shared never is. What is locked on touch waits for that.
 ///
-/// Linux: populate_vma_page_range.
+/// Linux: populate_vma_page_range, which forces loads where anything is allowed.
 pub(super) fn to_lock(view: &VmaView) -> Result<Option<Access>, NotPopulated> {
     if view.flags.has(VmaFlags::LOCKED_ON_FAULT) {
         Ok(None)
     } else if view.prot.has(Prot::WRITE) && !view.flags.has(VmaFlags::SHARED) {
         Ok(Some(Access::Write))
-    } else if view.prot.allows(Access::Read) {
+    } else if view.prot == Prot::EXEC {
+        // Loads may not be allowed.
+        Ok(Some(Access::Execute))
+    } else if view.prot != Prot::NONE {
         Ok(Some(Access::Read))
     } else {
         Err(NotPopulated::Refused)

@@ -134,7 +134,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
             M::user_point(at);
             if let Some(tlb) = M::tlb(at, this_cpu::<M>())
                 && let Some(hit) = tlb.lookup(self.mm.space, page)
-                && hit.rights.serve(access)
+                && hit.rights.serve::<M::Paging>(access)
             {
                 translation::translation_live(self.mm.system(), &hit, addr, access);
                 return Ok(verb(hit.pfn, offset));
@@ -211,7 +211,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
         let as_hardware = self.mm.as_hardware();
         if let Some(leaf) = as_hardware.tables().leaf(addr) {
             let found = leaf.entry.load();
-            if found.is_present() && found.grant() >= access.needs() {
+            if found.lets(access) {
                 let used = with_bits(found, access);
                 if sys.lacks(NegativeControl::StaleAccessBits) {
                     leaf.entry.store(used);

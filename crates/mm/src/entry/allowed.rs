@@ -3,15 +3,16 @@
 use crate::base::attrs::Prot;
 use crate::base::config::NegativeControl;
 use crate::system::System;
-use minflt_pgtable::{Grant, Mmu, Paging, Pte};
+use minflt_pgtable::{Exec, Grant, Mmu, Paging, Pte};
 
 /// What entries of a range may grant.
 #[derive(Clone, Copy)]
 pub(crate) struct Allowed {
     grant: Grant,
-    exec: bool,
-    /// Whether CPUs lose translations whose right to fetch is taken; a control lets them keep it.
-    flushes_fetches: bool,
+    exec: Exec,
+    /// Whether CPUs lose translations whose right to fetch or to load is taken; a control lets them
+    /// keep it.
+    flushes_rights: bool,
 }
 
 impl Allowed {
@@ -19,8 +20,8 @@ impl Allowed {
     pub(crate) fn by<M: Mmu>(sys: &System<M>, prot: Prot) -> Self {
         Self {
             grant: prot.grant(),
-            exec: prot.exec(),
-            flushes_fetches: !sys.lacks(NegativeControl::FetchWithoutFlush),
+            exec: prot.exec::<M::Paging>(),
+            flushes_rights: !sys.lacks(NegativeControl::FetchWithoutFlush),
         }
     }
 
@@ -55,7 +56,9 @@ impl Allowed {
 
     /// Whether CPUs may have translations of `old` that serve what is no longer allowed.
     pub(crate) fn takes_from<P: Paging>(self, old: Pte<P>) -> bool {
-        let fetches = old.is_present() && old.is_exec() && !self.exec;
-        old.grant() > self.grant || fetches && self.flushes_fetches
+        let fetches = old.is_exec() && self.exec == Exec::No;
+        let loads = P::bits().execute_only() && old.is_loadable() && self.exec == Exec::Only;
+        let rights = old.is_present() && (fetches || loads);
+        old.grant() > self.grant || rights && self.flushes_rights
     }
 }

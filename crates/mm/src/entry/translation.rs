@@ -84,8 +84,11 @@ fn check_all<M: Mmu>(mm: &Mm<M>, range: VirtRange, since: u64) {
             } else {
                 Grant::Read
             };
-            let fetches = old.rights.executable && !now.is_exec();
-            if !now.is_present() || now.pfn() != old.pfn || now.grant() < needs || fetches {
+            let serves = |access| old.rights.serve::<M::Paging>(access);
+            let fetches = serves(Access::Execute) && !now.is_exec();
+            let loads = serves(Access::Read) && !now.is_loadable();
+            let rights = fetches || loads || now.grant() < needs;
+            if !now.is_present() || now.pfn() != old.pfn || rights {
                 M::violation(format_args!(
                     "stale translation: the call on {range} returns while CPU {cpu} still \
                      caches frame {} at {addr}; the PTE is {now:?}",

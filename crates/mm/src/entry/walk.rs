@@ -320,7 +320,7 @@ impl<M: Mmu> Mm<M> {
                 if let Some(size) = size.filter(|_| value.is_present()) {
                     let within = addr.page(M::Paging::shift()) % (1 << size.order::<M::Paging>());
                     let page = Pte::page(Pfn(value.pfn().0 + within), value.grant());
-                    return page.with_exec(value.is_exec());
+                    return page.with_exec(value.exec());
                 }
                 break;
             }

@@ -165,7 +165,7 @@ impl<M: Mmu> Fault<'_, M> {
         let Some(cache) = stable.view.cache::<M>() else {
             return Ok(());
         };
-        if !stable.view.prot.allows(self.access) || !cache.maps_around() {
+        if stable.view.prot.grant() == Grant::Nothing || !cache.maps_around() {
             return Ok(());
         }
         let leaf = self.leaf(&stable)?;

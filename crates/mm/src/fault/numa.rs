@@ -119,7 +119,7 @@ impl<M: Mmu> Fault<'_, M> {
         let stored = self.access == Access::Write && grant == Grant::Write;
         let access = if stored { Access::Write } else { Access::Read };
         // One that swap-out put back knew no mapping.
-        let exec = stable.view.prot.exec();
+        let exec = stable.view.prot.exec::<M::Paging>();
         with_bits(found.with_grant(grant).with_exec(exec), access)
     }
 

@@ -168,7 +168,7 @@ impl<'h, M: Mmu> Stable<'h, M> {
     /// since the attributes were read.
     #[inline(always)]
     pub(super) fn check_access(&self, access: Access) -> Result<(), Stop> {
-        if self.view.prot.allows(access) {
+        if self.view.prot.allows::<M::Paging>(access) {
             return Ok(());
         }
         self.hold().check()?;
@@ -176,10 +176,10 @@ impl<'h, M: Mmu> Stable<'h, M> {
     }
 
     /// An entry of the mapping for frame `pfn`: instructions are fetched from it if the mapping
-    /// says so.
+    /// says so, and nothing is loaded if it says no more.
     #[inline(always)]
     pub(super) fn entry_for(&self, pfn: Pfn, grant: Grant) -> Pte<M::Paging> {
-        Pte::page(pfn, grant).with_exec(self.view.prot.exec())
+        Pte::page(pfn, grant).with_exec(self.view.prot.exec::<M::Paging>())
     }
 
     /// What may be done before the slot is open.

@@ -41,7 +41,8 @@ impl<P: Paging> Pte<P> {
     #[must_use]
     pub fn migration(self) -> Self {
         let (old, b) = (self.settled(), P::bits());
-        let kept = old & (b.pfn_mask | b.accessed | b.dirty | b.uffd_wp | b.of_exec());
+        let rights = b.of_exec() | b.load;
+        let kept = old & (b.pfn_mask | b.accessed | b.dirty | b.uffd_wp | rights);
         Self::of(P::tree()[0].none | kept).granting_later(self.grant())
     }
 
@@ -64,7 +65,7 @@ impl<P: Paging> Pte<P> {
         } else {
             page.dirty()
         };
-        Self::of(page.raw | self.raw & P::bits().uffd_wp).with_exec(self.is_exec())
+        Self::of(page.raw | self.raw & P::bits().uffd_wp).with_exec(self.exec())
     }
 
     /// What it says, if it is neither empty nor maps a page.

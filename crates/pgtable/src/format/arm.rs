@@ -2,16 +2,22 @@
 //!
 //! Arm Architecture Reference Manual for A-profile (DDI 0487), chapter D8, "The AArch64 Virtual
 //! Memory System Architecture". A page descriptor has bits 0 and 1 set; AP[1], bit 6, lets user
-//! mode in; AP[2], bit 7, is *read only*; bits 8 and 9 are the shareability (3 is inner); bit 10 is
-//! the access flag, 11 "not global", 53 and 54 "execute never"; bit 51 is the dirty bit modifier;
-//! software has 55 to 58, and all but bit 0 where that is clear. The frame's address ends at
-//! bit 47.
+//! mode load; AP[2], bit 7, is *read only*; bits 8 and 9 are the shareability (3 is inner); bit 10
+//! is the access flag, 11 "not global", 53 and 54 "execute never"; bit 51 is the dirty bit
+//! modifier; software has 55 to 58, and all but bit 0 where that is clear. The frame's address ends
+//! at bit 47.
 //!
 //! The dirty state is the read-only bit turned round: with the modifier set, hardware that manages
 //! the state (`FEAT_HAFDBS`) clears AP[2] at the first store, and without such hardware the store
 //! faults and software does the same. So the modifier is our "write", bit 55 the software's copy of
 //! "dirty" for pages that lost the right to be stored to, and AP[2] follows from both. Linux:
 //! arch/arm64/include/asm/pgtable.h, `pte_hw_dirty`, `pte_wrprotect`.
+//!
+//! A page with AP[1] and UXN clear is *execute-only* to user mode. PAN ("privileged access never")
+//! looks at AP[1], so the kernel's own stray loads from such a page go through: a kernel that
+//! relies on PAN maps pages so only on CPUs with `FEAT_PAN3` (EPAN), where PAN looks at UXN as
+//! well. No privileged access is modelled here. Linux: `PAGE_EXECONLY`, arch/arm64/mm/mmap.c
+//! `adjust_protection_map`.
 //!
 //! User space has all addresses that `TTBR0_EL1` translates.
 
@@ -33,13 +39,14 @@ const fn leaves(bits: u32) -> Level {
     Level {
         bits,
         none: 0,
-        fixed: 1 << 1 | 1 << 6 | 3 << 8 | 1 << 11 | 1 << 53,
+        fixed: 1 << 1 | 3 << 8 | 1 << 11 | 1 << 53,
     }
 }
 
 const fn bits(page_shift: u32) -> Bits {
     Bits {
         present: 1,
+        load: 1 << 6,
         write: 1 << 51,
         accessed: 1 << 10,
         dirty: 1 << 55,

@@ -21,7 +21,8 @@ const fn upper() -> Level {
 /// that is clear. Hardware checks the accessed and dirty bits and traps to vectors of their own
 /// where one is missing.
 ///
-/// Not modelled: the eight regions. Linux spent the top three bits of the root's index on them;
+/// Not modelled: execute-only pages, which are access rights 7, a number that has the bit for
+/// stores in it; and the eight regions. Linux spent the top three bits of the root's index on them;
 /// here the root covers one stretch of addresses, and user space has its lower half.
 ///
 /// The instruction caches of ia64 do not see what was stored. Linux flushed them in
@@ -48,6 +49,7 @@ impl Facts for Altix16K {
     const USER_END: u64 = 1 << 46;
     const BITS: Bits = Bits {
         present: 1,
+        load: 0,
         write: 1 << 10,
         accessed: 1 << 5,
         dirty: 1 << 6,

@@ -22,7 +22,9 @@ const fn directory(bits: u32, below: u64) -> Level {
 /// a directory has the table's address and, in its last five bits, the logarithm of the table's
 /// entries. Bits 2 and 52 to 54 of a leaf are the software's, and an entry that is not valid is all
 /// software's. Entries are big-endian in memory, whatever the kernel's own order is. The walker
-/// sets reference and change itself, atomically.
+/// sets reference and change itself, atomically. A fetch needs "execute" and not "read", so a leaf
+/// without "read" is *execute-only*. Linux: arch/powerpc/include/asm/book3s/64/pgtable.h,
+/// `PAGE_EXECONLY`.
 ///
 /// User space is quadrant 0, of which these tables cover the lower 2^52 addresses, all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +48,8 @@ impl Facts for PowerRadix {
     ];
     const USER_END: u64 = 1 << 52;
     const BITS: Bits = Bits {
-        present: VALID | 0x4,
+        present: VALID,
+        load: 0x4,
         write: 0x2,
         accessed: 0x100,
         dirty: 0x080,

@@ -6,6 +6,10 @@
 //! user, accessed and dirty bits must be clear. Where bit 0 is clear all else is software's;
 //! "global" marks `PROT_NONE` there, as in Linux.
 //!
+//! An entry with "execute" and without "read" is *execute-only*; one with "write" and without
+//! "read" is reserved. That holds with `sstatus.MXR` clear ("make executable readable"). Linux:
+//! arch/riscv/include/asm/pgtable.h, `PAGE_EXEC`.
+//!
 //! A CPU either sets accessed and dirty itself (`Svadu`) or faults where they are missing
 //! (`Svade`). User space is the lower half: the upper one has the sign bit set.
 
@@ -24,7 +28,8 @@ const LEAVES: Level = Level {
     fixed: 1 << 4,
 };
 const BITS: Bits = Bits {
-    present: 1 | 1 << 1,
+    present: 1,
+    load: 1 << 1,
     write: 1 << 2,
     accessed: 1 << 6,
     dirty: 1 << 7,

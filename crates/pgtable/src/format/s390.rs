@@ -55,6 +55,7 @@ impl Facts for S390x {
     const USER_END: u64 = 1 << 42;
     const BITS: Bits = Bits {
         present: 0x010,
+        load: 0,
         write: 0x020,
         accessed: 0x004,
         dirty: 0x008,

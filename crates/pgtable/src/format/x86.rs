@@ -6,6 +6,9 @@
 //! bit 8 ("global") marks `PROT_NONE` there, as in Linux. An empty entry is 0. The walker sets
 //! accessed and dirty with locked cycles.
 //!
+//! What can be fetched can be loaded: to forbid loads takes protection keys (chapter 4.6.2 of the
+//! same manual), of which no use is made.
+//!
 //! The 386 has no `CMPXCHG` and the 486 no `CMPXCHG8B`. As in the posting of 2004 the exchange is
 //! then emulated in a way that is sound on one CPU only, and a newer CPU is not made to pay for it:
 //! the choice is made when a system starts. (No CPU with PAE lacks `CMPXCHG8B`; the posting's
@@ -43,6 +46,7 @@ const NO_EXECUTE: u64 = 1 << 63;
 const fn bits(pfn_mask: u64, no_exec: u64) -> Bits {
     Bits {
         present: PRESENT,
+        load: 0,
         write: WRITE,
         accessed: ACCESSED,
         dirty: 1 << 6,

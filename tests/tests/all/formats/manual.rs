@@ -25,6 +25,8 @@ pub(crate) trait Manual: Facts {
     const TABLES: &'static [u64];
     /// Bits of address that the tables translate, page offset included.
     const ADDRESS_BITS: u32;
+    /// Whether an entry can let fetches through and no loads, by a bit for each.
+    const EXECUTE_ONLY: bool = false;
 
     /// An entry, from its bytes in memory.
     fn entry(bytes: &[u8]) -> u64;
@@ -66,6 +68,7 @@ fn big(bytes: &[u8]) -> u64 {
         .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
+/// Execute-only needs protection keys (SDM 3A, "Protection Keys"), which entries name by number.
 /// Intel SDM 3A: P 0, R/W 1, U/S 2, A 5, D 6; XD 63 of an entry of 64 bits.
 fn x86_leaf(entry: u64, last: u32) -> Seen {
     let load = bit(entry, 0) && bit(entry, 2) && bit(entry, 5);
@@ -143,7 +146,8 @@ impl Manual for Altix16K {
     }
     fn leaf(entry: u64) -> Seen {
         // p 0, a 5, d 6, pl 7-8 (3: all levels), ar 9-11 (0: read, 2: read and write, one more:
-        // execute, too), ppn 12-49.
+        // execute, too), ppn 12-49. Execute-only is ar 7, of which no use is made: it is a number,
+        // and has the bit that grants stores in others.
         let rights = bits(entry, 9, 11);
         let load = bit(entry, 0) && bit(entry, 5) && bits(entry, 7, 8) == 3 && rights & !3 == 0;
         Seen {
@@ -205,6 +209,9 @@ impl Manual for S390x {
 impl Manual for PowerRadix {
     const TABLES: &'static [u64] = &[256, 4096, 4096, 65536];
     const ADDRESS_BITS: u32 = 52;
+    // Power ISA 3.0 B, Book III, "Radix Tree Translation", encoded access authority: read, write
+    // and execute are looked at each for its own kind of access.
+    const EXECUTE_ONLY: bool = true;
 
     fn entry(bytes: &[u8]) -> u64 {
         big(bytes)
@@ -213,11 +220,11 @@ impl Manual for PowerRadix {
         // From the left: 0 valid, 1 leaf, 55 reference, 56 change, 60 privileged, 61 read,
         // 62 write, 63 execute.
         let leaf = bit(entry, 63) && bit(entry, 62);
-        let load = leaf && bit(entry, 8) && !bit(entry, 3) && bit(entry, 2);
+        let open = leaf && bit(entry, 8) && !bit(entry, 3);
         Seen {
-            load,
-            store: load && bit(entry, 1) && bit(entry, 7),
-            fetch: load && bit(entry, 0),
+            load: open && bit(entry, 2),
+            store: open && bit(entry, 1) && bit(entry, 7),
+            fetch: open && bit(entry, 0),
             frame: field(entry, 12, 56),
         }
     }
@@ -234,18 +241,21 @@ macro_rules! arm {
         impl Manual for $name {
             const TABLES: &'static [u64] = &$tables;
             const ADDRESS_BITS: u32 = $address_bits;
+            // DDI 0487, D8.4, "Direct permissions": with UXN 0, AP[1] 0 is execute-only to EL0.
+            const EXECUTE_ONLY: bool = true;
 
             fn entry(bytes: &[u8]) -> u64 {
                 little(bytes)
             }
             fn leaf(entry: u64) -> Seen {
-                // A page at level 3: bits 0-1; AP[1] 6: user mode; AF 10; AP[2] 7: read only;
+                // A page at level 3: bits 0-1; AP[1] 6: user mode loads; AF 10; AP[2] 7: read only;
                 // UXN 54: user mode never executes.
-                let load = bits(entry, 0, 1) == 3 && bit(entry, 6) && bit(entry, 10);
+                let open = bits(entry, 0, 1) == 3 && bit(entry, 10);
+                let load = open && bit(entry, 6);
                 Seen {
                     load,
                     store: load && !bit(entry, 7),
-                    fetch: load && !bit(entry, 54),
+                    fetch: open && !bit(entry, 54),
                     frame: field(entry, $first, 47),
                 }
             }
@@ -271,6 +281,8 @@ macro_rules! riscv {
         impl Manual for $name {
             const TABLES: &'static [u64] = &$tables;
             const ADDRESS_BITS: u32 = $address_bits;
+            // "Supervisor Memory-Management", the table of R, W and X: 100 is an execute-only page.
+            const EXECUTE_ONLY: bool = true;
 
             fn entry(bytes: &[u8]) -> u64 {
                 little(bytes)
@@ -282,11 +294,15 @@ macro_rules! riscv {
                     !bit(entry, 0) || bits(entry, 1, 2) != 0b10,
                     "write without read"
                 );
-                let load = bit(entry, 0) && bit(entry, 1) && bit(entry, 4) && bit(entry, 6);
+                assert!(
+                    !bit(entry, 0) || bits(entry, 1, 3) != 0,
+                    "a pointer to a table"
+                );
+                let open = bit(entry, 0) && bit(entry, 4) && bit(entry, 6);
                 Seen {
-                    load,
-                    store: load && bit(entry, 2) && bit(entry, 7),
-                    fetch: load && bit(entry, 3),
+                    load: open && bit(entry, 1),
+                    store: open && bit(entry, 2) && bit(entry, 7),
+                    fetch: open && bit(entry, 3),
                     frame: bits(entry, 10, 53) << 12,
                 }
             }

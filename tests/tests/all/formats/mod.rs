@@ -2,13 +2,14 @@
 //! are to cover, and its exchanges on real atomics. A new format is a row of `each_format` and a
 //! page of `manual.rs`.
 
+mod execute_only;
 mod manual;
 
 use manual::Manual;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_host::Host;
 use minflt_pgtable::{
-    Access, AccessBits, EntryRef, Exchange, Grant, NonPresent, Paging, PtLock, Pte, Table,
+    Access, AccessBits, EntryRef, Exchange, Exec, Grant, NonPresent, Paging, PtLock, Pte, Table,
     each_format, entries_of, format, index_of, span_of, span_shift, table_bytes, table_order,
 };
 use minflt_sync::{SpinLock, Word};
@@ -35,7 +36,7 @@ macro_rules! on_each {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Grant(Grant),
-    Exec(bool),
+    Exec(Exec),
     Young,
     Old,
     Dirty,
@@ -47,10 +48,14 @@ fn grant() -> impl Strategy<Value = Grant> {
     prop_oneof![Just(Grant::Nothing), Just(Grant::Read), Just(Grant::Write)]
 }
 
+fn exec() -> impl Strategy<Value = Exec> {
+    prop_oneof![Just(Exec::No), Just(Exec::Yes), Just(Exec::Only)]
+}
+
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         grant().prop_map(Op::Grant),
-        any::<bool>().prop_map(Op::Exec),
+        exec().prop_map(Op::Exec),
         Just(Op::Young),
         Just(Op::Old),
         Just(Op::Dirty),
@@ -68,7 +73,7 @@ struct Meaning {
     young: bool,
     dirty: bool,
     zero_page: bool,
-    exec: bool,
+    exec: Exec,
 }
 
 /// The last frame number that fits.
@@ -98,15 +103,34 @@ fn says<P: Manual>(pte: Pte<P>, meaning: Meaning) {
         "{id}: outside the word"
     );
     let seen = P::leaf(P::entry(&in_memory(pte)));
-    let load = meaning.grant >= Grant::Read && meaning.young;
+    let exec = said_by::<P>(meaning.exec);
+    let open = meaning.grant >= Grant::Read && meaning.young;
+    let load = open && exec != Exec::Only;
     assert_eq!(seen.load, load, "{id} {pte:?} {seen:?}");
     let store = load && meaning.grant == Grant::Write && meaning.dirty;
     assert_eq!(seen.store, store, "{id} {pte:?} {seen:?}");
-    let has_bit = P::bits().of_exec() != 0;
-    let exec = meaning.exec || !has_bit;
-    assert_eq!(pte.is_exec(), exec, "{id} {pte:?}");
-    assert_eq!(seen.fetch, load && exec, "{id} {pte:?} {seen:?}");
+    assert_eq!(pte.exec(), exec, "{id} {pte:?}");
+    assert_eq!(pte.is_exec(), exec != Exec::No, "{id} {pte:?}");
+    let fetch = open && exec != Exec::No;
+    assert_eq!(seen.fetch, fetch, "{id} {pte:?} {seen:?}");
     assert_eq!(seen.frame, meaning.pfn.0 << P::shift(), "{id}");
+}
+
+/// What an entry says that was told so, as the manual has it.
+fn said_by<P: Manual>(exec: Exec) -> Exec {
+    match exec {
+        _ if P::bits().of_exec() == 0 => Exec::Yes,
+        Exec::Only if !P::EXECUTE_ONLY => Exec::Yes,
+        exec => exec,
+    }
+}
+
+/// The same for an entry that grants so much: one that grants stores is never execute-only.
+const fn beside(exec: Exec, grant: Grant) -> Exec {
+    match (exec, grant) {
+        (Exec::Only, Grant::Write) => Exec::Yes,
+        _ => exec,
+    }
 }
 
 fn means_what_it_was_told<P: Manual>(pfn: u64, grant: Grant, zero_page: bool, ops: &[Op]) {
@@ -116,7 +140,7 @@ fn means_what_it_was_told<P: Manual>(pfn: u64, grant: Grant, zero_page: bool, op
         young: true,
         dirty: false,
         zero_page,
-        exec: false,
+        exec: Exec::No,
     };
     let mut pte = Pte::<P>::page(meaning.pfn, grant);
     if zero_page {
@@ -127,10 +151,15 @@ fn means_what_it_was_told<P: Manual>(pfn: u64, grant: Grant, zero_page: bool, op
     for op in ops {
         match op {
             Op::Grant(grant) => {
-                (pte, meaning.grant) = (pte.with_grant(*grant), *grant);
+                meaning.exec = beside(meaning.exec, *grant);
+                pte = pte.with_exec(meaning.exec).with_grant(*grant);
+                meaning.grant = *grant;
                 assert_eq!(pte.with_grant(*grant), pte, "{}", P::ID);
             }
-            Op::Exec(exec) => (pte, meaning.exec) = (pte.with_exec(*exec), *exec),
+            Op::Exec(exec) => {
+                meaning.exec = beside(*exec, meaning.grant);
+                pte = pte.with_exec(meaning.exec);
+            }
             Op::Young => (pte, meaning.young) = (pte.young(), true),
             Op::Old => (pte, meaning.young) = (pte.old(), false),
             Op::Dirty => (pte, meaning.dirty) = (pte.dirty(), true),
@@ -150,16 +179,28 @@ fn means_what_it_was_told<P: Manual>(pfn: u64, grant: Grant, zero_page: bool, op
 fn is_away<P: Manual>(pte: Pte<P>, says: NonPresent) {
     let id = P::ID;
     let seen = P::leaf(P::entry(&in_memory(pte)));
-    assert!(!seen.load && !seen.store, "{id} {pte:?} {seen:?}");
+    let nothing = !seen.load && !seen.store && !seen.fetch;
+    assert!(nothing, "{id} {pte:?} {seen:?}");
     assert!(!pte.is_none() && !pte.is_mapped(), "{id} {pte:?}");
     assert_eq!(pte.nonpresent(), Some(says), "{id} {pte:?}");
     assert_eq!(Pte::from_word(pte.word()), pte, "{id}: through memory");
 }
 
-fn comes_back_as_it_went<P: Manual>(numbers: [u64; 2], grant: Grant, bits: [bool; 4], ops: &[Op]) {
+fn comes_back_as_it_went<P: Manual>(
+    numbers: [u64; 2],
+    (grant, exec): (Grant, Exec),
+    bits: [bool; 3],
+    ops: &[Op],
+) {
     let [from, to] = numbers.map(|number| Pfn(number & last_pfn::<P>()));
     let mut old = Pte::<P>::page(from, grant);
-    let [young, dirty, marked, exec] = bits;
+    let [young, dirty, marked] = bits;
+    let grants = |op: &Op| matches!(op, Op::Grant(Grant::Write));
+    let most = ops
+        .iter()
+        .find(|op| grants(op))
+        .map_or(grant, |_| Grant::Write);
+    let exec = beside(exec, most);
     old = if young { old } else { old.old() };
     old = if dirty { old.dirty() } else { old };
     old = if marked { old.uffd_wp() } else { old };
@@ -248,10 +289,11 @@ proptest! {
     fn a_page_that_is_away_is_nothing_to_the_hardware_and_comes_back_as_it_went(
         numbers in any::<[u64; 2]>(),
         grant in grant(),
-        bits in any::<[bool; 4]>(),
+        exec in exec(),
+        bits in any::<[bool; 3]>(),
         ops in proptest::collection::vec(op(), 0..4),
     ) {
-        on_each!(comes_back_as_it_went(numbers, grant, bits, &ops));
+        on_each!(comes_back_as_it_went(numbers, (grant, exec), bits, &ops));
     }
 
     #[test]
@@ -334,8 +376,13 @@ fn huge_pages_of_level<P: Manual>(level: u32) {
     let pfn = Pfn(5 << order & last_pfn::<P>());
     assert!(Pte::<P>::table(pfn, level).is_table_at(level), "{}", P::ID);
     assert!(!Pte::<P>::none_at(level).is_table_at(level), "{}", P::ID);
-    for grant in [Grant::Nothing, Grant::Read, Grant::Write] {
-        let page = Pte::<P>::page(pfn, grant).dirty();
+    for (grant, exec) in [
+        (Grant::Nothing, Exec::No),
+        (Grant::Read, Exec::No),
+        (Grant::Read, Exec::Only),
+        (Grant::Write, Exec::Yes),
+    ] {
+        let page = Pte::<P>::page(pfn, grant).dirty().with_exec(exec);
         let huge = page.huge();
         assert_eq!((huge.pfn(), huge.grant()), (pfn, grant), "{}", P::ID);
         let lowered = huge.with_grant(Grant::Nothing).with_grant(grant);
@@ -385,7 +432,8 @@ fn none_is_none<P: Manual>() {
             assert_eq!(none, Pte::none(), "{}", P::ID);
             assert!(none.is_none() && !none.is_mapped() && !none.is_present());
             let seen = P::leaf(entry);
-            assert!(!seen.load && !seen.store, "{}: {seen:?}", P::ID);
+            let nothing = !seen.load && !seen.store && !seen.fetch;
+            assert!(nothing, "{}: {seen:?}", P::ID);
         } else {
             assert_eq!(P::table(entry, level), None, "{} level {level}", P::ID);
         }
@@ -401,6 +449,7 @@ fn bits_are_apart<P: Manual>() {
     let b = P::bits();
     let all = [
         b.present,
+        b.load,
         b.write,
         b.accessed,
         b.dirty,
@@ -409,6 +458,7 @@ fn bits_are_apart<P: Manual>() {
         b.uffd_wp,
         b.invalid,
         b.read_only,
+        b.of_exec(),
         b.pfn_mask,
         P::tree()[0].fixed,
     ];
@@ -422,6 +472,13 @@ fn bits_are_apart<P: Manual>() {
         assert_eq!(bit.count_ones(), 1, "{}", P::ID);
     }
     assert!(b.uffd_wp.count_ones() <= 1, "{}", P::ID);
+    assert!(b.load.count_ones() <= 1, "{}", P::ID);
+    assert_eq!(
+        b.execute_only(),
+        P::EXECUTE_ONLY,
+        "{}: as its manual",
+        P::ID
+    );
     assert_eq!(b.pfn_mask.trailing_zeros(), b.pfn_shift, "{}", P::ID);
     for level in &P::tree()[1..] {
         assert_eq!(level.fixed & b.pfn_mask, 0, "{}", P::ID);

@@ -65,7 +65,7 @@ impl<M: Mmu> Zap<'_, M> {
                 let _held = sys.huge_lock(leaf.table).lock();
                 let found = leaf.entry.load();
                 if found.is_mapped() && found.pfn() == pinned.pfn() {
-                    let page = Pte::page(new, found.grant()).with_exec(found.is_exec());
+                    let page = Pte::page(new, found.grant()).with_exec(found.exec());
                     copy.store(page.dirty().huge());
                 } else {
                     sys.huge_frame(new).maps.store(0, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! The ledger of huge pages: each page is in a pool or in use, each shared page table has the right
 //! sharer count, and each reservation has an owner.
 
+use super::ledger::is_other_exec;
 use super::unbalanced::Unbalanced;
 use crate::base::attrs::VmaFlags;
 use crate::base::huge_size::HugeSize;
@@ -146,7 +147,7 @@ impl<M: Mmu> Mm<M> {
         if level != size.level() || !view.is_huge() || frame.used_as() != Use::Huge {
             return Err(Unbalanced::NotAnon(at));
         }
-        if value.grant() > view.prot.grant() {
+        if value.grant() > view.prot.grant() || is_other_exec(value, view.prot) {
             return Err(Unbalanced::TooMuch(at));
         }
         frame.count_entries(Entries::One);

@@ -465,8 +465,8 @@ impl<M: Mmu> Mm<M> {
 
 /// Whether an entry and its mapping say different things of instruction fetches. Where no bit says
 /// it, an entry is as its mapping wants it.
-fn is_other_exec<P: Paging>(value: Pte<P>, prot: Prot) -> bool {
-    value.is_present() && value.with_exec(prot.exec()) != value
+pub(super) fn is_other_exec<P: Paging>(value: Pte<P>, prot: Prot) -> bool {
+    value.is_present() && value.with_exec(prot.exec::<P>()) != value
 }
 
 /// Whether an entry names the page that the mapping has there.
