@@ -16,6 +16,7 @@ address space and a merge with what is alike beside it, in each munmap the end o
 nothing is mapped below; in each first touch a reference and a map count of the page, and what
 finds its mappings from the page (anon_vma); in each mprotect a split or merge and its charge; a
 flush of the software TLB of each CPU that runs the address space (an interrupt for the other).
+Its clear asks for the lines of the frame that is cleared next; the peer's does not.
 On two threads of a system that does not shoot down translations, munmap would be unsafe.";
 
 /// One era's system.

@@ -189,7 +189,8 @@ fn touch<A: Space>(space: &A, pages: u64) -> (f64, f64) {
 }
 
 /// Two threads of one address space, that begin together when they call what they are given; what
-/// they return is how many operations they did. Nanoseconds of all their time by operations of both.
+/// they return is how many operations they did. Nanoseconds from the first begin to the last end,
+/// by operations of both.
 fn together<A: Space + Sync>(
     space: &A,
     run: impl Fn(&A::User<'_>, u32, &dyn Fn()) -> u64 + Sync,
