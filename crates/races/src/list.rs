@@ -7,7 +7,7 @@ use super::{
     aba, advice, away, entries, files, forks, hints, huge_age, huge_moving, huge_tables, hugetlb,
     lineage, masks, migration, pins, promises, remaps, scenes, segments, stacks, vma_scenes,
 };
-use minflt_mm::config::{Balancing, ExchangeBy, FaultAroundAge};
+use minflt_mm::config::{Balancing, ExchangeBy, FaultAroundAge, Linking};
 use minflt_mm::{Config, NegativeControl};
 use minflt_pgtable::Paging;
 
@@ -51,6 +51,18 @@ const MEMORY: About = About {
 
 const FILES: About = About {
     eras: Eras::Files,
+    ..MEMORY
+};
+
+/// Speculative faults put tables in.
+const LINKERS: About = About {
+    staged: |config| match config.fallback_order.speculates() {
+        true => Config {
+            linking: Linking::EveryParent,
+            ..config
+        },
+        false => config,
+    },
     ..MEMORY
 };
 
@@ -164,6 +176,10 @@ races! {
         "a resident count below zero is shown";
     "P9", "walk-free", vma_scenes::walk_free, TablesAtOnce, "spf-2017" =>
         "a fault walks into a table that munmap freed";
+    "P63", "link-munmap", vma_scenes::link_unmap, LinksUnchecked, "spf-2017", about: LINKERS =>
+        "a fault without a lock puts a table in below one that munmap freed";
+    "P63-lock", "link-munmap-lock", vma_scenes::link_unmap, FreesUnlocked, "spf-2017",
+        about: LINKERS => "munmap overlooks a table that a fault is putting in, and it is lost";
     "P9-age", "age-munmap", vma_scenes::age_unmap, AgeHoles, "linux-4.13", seed: 2 =>
         "a walk under mmap_lock goes on in a table that munmap frees under the same lock";
     "P20", "around-truncate", files::around_truncate, TruncateUnmapsOnce, "fault-around-2014",

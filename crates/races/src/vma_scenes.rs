@@ -5,7 +5,7 @@ use super::stage::{Checked, Script, Stage};
 use core::cell::RefCell;
 use core::mem::ManuallyDrop;
 use minflt_mm::{Event, Place, Prot, Signal, Thread};
-use minflt_pgtable::Paging;
+use minflt_pgtable::{Paging, span_shift};
 use minflt_sync::Machine;
 use std::rc::Rc;
 
@@ -31,6 +31,31 @@ pub(super) fn walk_free<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
         expect(stage, &stage.thread(), 0, Err(Signal::MapErr));
     });
     plays(vec![loads(), loads(), unmap])
+}
+
+/// P63: a fault without a lock finds no table of leaf entries, beside munmap of all that the table
+/// above overlaps.
+pub(super) fn link_unmap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
+    let span = stage_span::<P>();
+    let (first, end) = (span - 1, span + 2);
+    stage.map(first, end);
+    warm(stage, first);
+    plays(vec![
+        boxed(move || {
+            let thread = stage.thread();
+            zero_or_nothing(stage, &thread, span);
+            zero_or_nothing(stage, &thread, span + 1);
+        }),
+        boxed(move || {
+            stage.unmap(first, end - first);
+            expect(stage, &stage.thread(), span, Err(Signal::MapErr));
+        }),
+    ])
+}
+
+/// Pages that a table of leaf entries covers.
+fn stage_span<P: Paging>() -> u64 {
+    1 << (span_shift::<P>(1) - P::shift())
 }
 
 /// P9: munmap of a mapping whose tables nobody else uses, beside one who ages the pages there.

@@ -7,7 +7,7 @@
 )]
 
 use minflt_mm::config::{
-    ExchangeBy, FallbackOrder, Protocol, Reclamation, Rss, Unmap, eras_without_files,
+    ExchangeBy, FallbackOrder, Linking, Protocol, Reclamation, Rss, Unmap, eras_without_files,
 };
 use minflt_mm::{Check, Config, ERAS, NegativeControl, era};
 use minflt_races::{Format, RACES, Race, Searched, race, search, search_on, shortest, show, tour};
@@ -157,6 +157,7 @@ fn every_race_is_clean_on_every_format_native_and_emulated() {
 /// `spf-2017`, with RCU in place of SRCU, and with an munmap that downgrades.
 fn speculative_rcu() -> Config {
     Config {
+        linking: Linking::EveryParent,
         reclamation: Reclamation::Rcu,
         unmap: Unmap::Downgrade,
         ..era("spf-2017").expect("an era").config
@@ -164,9 +165,13 @@ fn speculative_rcu() -> Config {
 }
 
 #[test]
-fn no_race_is_found_where_speculation_is_protected_by_rcu() {
+fn no_race_is_found_where_speculation_is_protected_by_rcu_and_puts_tables_in() {
     for race in RACES {
-        holds_in(race, speculative_rcu(), "spf-2017 with RCU");
+        holds_in(
+            race,
+            speculative_rcu(),
+            "spf-2017 with RCU and every-parent",
+        );
     }
 }
 

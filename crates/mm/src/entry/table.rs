@@ -3,11 +3,47 @@
 //! A page table is linked by compare-and-exchange or under a lock, depending on the protocol
 //! ([`Linking`]); either way only an empty entry becomes a table, and the loser frees its own table
 //! and uses the winner's.
+//!
+//! # Problem
+//! A speculative fault that finds no table has to put one in, and munmap may be freeing tables
+//! there: one that it did not see is lost with its parent, or stays below nothing.
+//!
+//! # Idea
+//! What a fault does with a locked PTE ([`super::slot`]) it does with a parent table as well:
+//! take the parent's lock, *then* look whether the VMA has changed. ([`Linking::EveryParent`])
+//!
+//! # Protocol
+//! ```text
+//! speculative fault                    munmap, sections of its VMAs open: their counts are odd
+//! walk: entry e of table T is empty    fence
+//! make table C                         zap: walk to the leaf tables
+//! lock T                               for each table T above leaves, top down:
+//!   VMA changed? give C back             lock T, unlock T
+//!   e still empty? e = C                 read its entries; those below first
+//! unlock T; fence                        unlink T, flush, retire
+//! walk on; open the PTE: VMA changed?
+//! ```
+//!
+//! # Why it is correct
+//! - *No table is lost.* munmap frees T only where it unmaps all that T overlaps, the fault's VMA
+//!   with it, whose count is odd by then. Whoever locks T later than munmap sees that and puts
+//!   nothing in; what was put in earlier is read by munmap after it had the lock.
+//! - *No page is lost.* Either the zap's walk finds C, or the fault finds the count odd when it
+//!   opens a PTE in C: one of them reads after the other's fence.
+//! - *T is a table all the time*: the fault walks in a read section, and T is retired after it was
+//!   unlinked.
+//!
+//! # Cost
+//! munmap: a fence, and a lock of each table above leaves that it looks into for tables to free.
+//!
+//! As locks of page-table nodes in CortenMM (SOSP 2025), but for one step: those hold the lock of
+//! the lowest table that covers a call's range throughout it.
 
 use crate::base::check::Check;
 use crate::base::config::{ExchangeBy, Linking, NegativeControl, Protocol};
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
+use crate::entry::slot::Hold;
 use crate::memory::frame::Use;
 use crate::mm::Mm;
 use crate::system::System;
@@ -36,6 +72,12 @@ impl<M: Mmu> Mm<M> {
             Protocol::MmLock | Protocol::CompareExchange => &self.page_table_lock,
             Protocol::TableLock => &self.system().frames.get(table).table_lock,
         }
+    }
+
+    /// Whether a fault that holds no lock of its VMA puts tables in.
+    #[inline(always)]
+    pub(crate) fn links_speculatively(&self) -> bool {
+        self.system().config.linking == Linking::EveryParent
     }
 
     /// How a thread that may free tables exchanges the entries that point to them: no other changes
@@ -69,9 +111,14 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// Links a missing table, unless another thread does.
+    /// Links a missing table, unless another thread does. One who only sampled the VMA links it if
+    /// that has not changed; the next look tells whether it has.
     #[cold]
-    pub(crate) fn populate(&self, place: &Missing<'_, M>) -> Result<(), NoMemory> {
+    pub(crate) fn populate(
+        &self,
+        place: &Missing<'_, M>,
+        hold: Hold<'_, M>,
+    ) -> Result<(), NoMemory> {
         let sys = self.system();
         let level = place.level;
         let fresh = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
@@ -79,7 +126,7 @@ impl<M: Mmu> Mm<M> {
             place.entry.store(Pte::table(fresh, level));
             true
         } else {
-            self.link_table(place, fresh)
+            self.link_table(place, fresh, hold)
         };
         M::note(format_args!(
             "level {level} table: frame {fresh} {}",
@@ -94,19 +141,27 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
-    /// Links `table` if the entry is still empty; returns whether it did.
-    pub(crate) fn link_table(&self, place: &Missing<'_, M>, table: Pfn) -> bool {
+    /// Links `table` if the entry is still empty, and what `hold` says still holds; returns whether
+    /// it did.
+    pub(crate) fn link_table(&self, place: &Missing<'_, M>, table: Pfn, hold: Hold<'_, M>) -> bool {
         let (entry, level) = (place.entry, place.level);
         let (none, value) = (Pte::none_at(level), Pte::table(table, level));
         match self.system().config.protocol {
             Protocol::CompareExchange => entry.cas(self.exchange(), none, value).is_ok(),
             Protocol::MmLock | Protocol::TableLock => {
-                let _held = self.linker_lock(place, table).lock();
-                let empty = entry.load().is_none_at(level);
-                if empty {
+                let held = self.linker_lock(place, table).lock();
+                let trusting = self.system().lacks(NegativeControl::LinksUnchecked);
+                let free = entry.load().is_none_at(level) && (trusting || hold.check().is_ok());
+                if free {
                     entry.store(value);
                 }
-                empty
+                drop(held);
+                if matches!(hold, Hold::Sampled(..)) {
+                    // ORDERING: fence SeqCst; pairs with [table-link]: the fault looks at the count
+                    // again after this, when it opens a PTE.
+                    M::fence(Ordering::SeqCst);
+                }
+                free
             }
         }
     }
@@ -117,10 +172,13 @@ impl<M: Mmu> Mm<M> {
     fn linker_lock(&self, place: &Missing<'_, M>, table: Pfn) -> &PtLock<M> {
         let (sys, lowest) = (self.system(), place.level == 1);
         match sys.config.linking {
-            Linking::ParentLock if sys.lacks(NegativeControl::LinksUnderOwnLock) => {
+            Linking::ParentLock | Linking::EveryParent
+                if sys.lacks(NegativeControl::LinksUnderOwnLock) =>
+            {
                 &sys.frames.get(table).table_lock
             }
             Linking::ParentLock if lowest => &sys.frames.get(place.table).table_lock,
+            Linking::EveryParent => &sys.frames.get(place.table).table_lock,
             Linking::MmLock | Linking::ParentLock => &self.page_table_lock,
         }
     }

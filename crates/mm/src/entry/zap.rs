@@ -32,9 +32,9 @@
 //!
 //! *Every table overlaps a mapping*, so of a table that goes only the entries for the range are
 //! read, not all 512: below the others there is no table. A table is linked by a fault or by mremap
-//! for an address that is mapped, or about to be, and nothing unmaps that address meanwhile: in all
-//! eras it is linked under `mmap_lock` or under a VMA's lock, for which munmap waits; speculative
-//! faults link none ([`crate::fault::prepare`]). The call that unmaps the last mapping that a table
+//! for an address that is mapped, or about to be, and nothing unmaps that address meanwhile: it is
+//! linked under `mmap_lock` or under a VMA's lock, for which munmap waits, or under the parent's
+//! lock with the VMA unchanged ([`crate::entry::table`]). The call that unmaps the last mapping that a table
 //! overlaps frees the table. Where a new mapping takes the place, it overlaps the tables instead.
 //! Checked machines read all entries of a table above leaves that goes.
 //!
@@ -99,6 +99,11 @@ impl<'m, M: Mmu> Zap<'m, M> {
     pub(crate) fn begin(tables: Tables<'m, M>, whole: VirtRange) -> Self {
         // ORDERING: SeqCst; pairs with [flush-pending]: raised before the first entry is read.
         tables.flushes_pending.add(1, Ordering::SeqCst);
+        if tables.links_speculatively() {
+            // ORDERING: fence SeqCst; pairs with [table-link]: the counts of VMAs that are unmapped
+            // are odd before this, and their tables are looked for after it.
+            M::fence(Ordering::SeqCst);
+        }
         Self {
             tables,
             gather: Gather::new(),
@@ -399,6 +404,11 @@ impl<'m, M: Mmu> Zap<'m, M> {
             return;
         }
         let mm = self.mm();
+        let locks = !mm.system().lacks(NegativeControl::FreesUnlocked);
+        if self.others == Others::Some && mm.links_speculatively() && locks {
+            // Who locks it later puts no table in.
+            drop(mm.table_lock(table).lock());
+        }
         let table = self.tables.table(table, level);
         let shift = span_shift::<M::Paging>(level);
         let start = range.start().align_down(shift);

@@ -130,7 +130,8 @@ impl<M: Mmu> Fault<'_, M> {
             {
                 continue;
             }
-            self.mm.populate(&place).map_err(|NoMemory| Stop::Oom)?;
+            let linked = self.mm.populate(&place, stable.hold());
+            linked.map_err(|NoMemory| Stop::Oom)?;
         }
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! A table is linked by compare-and-exchange, or under a lock in the other protocols ([`Linking`]);
 //! either way only an empty entry becomes a table, and the loser of a race frees its own table and
-//! uses the winner's. Speculative faults link no tables: a table linked after munmap freed the
-//! others would leak.
+//! uses the winner's. Speculative faults link tables only where that is done under each parent's
+//! lock ([`crate::entry::table`]): a table linked after munmap freed the others would leak.
 
 use super::stabilise::{Can, Stable};
 use super::{Fault, Stop, Why};
-use crate::base::config::{NegativeControl, Prefetch, Protocol};
+use crate::base::config::{Linking, NegativeControl, Prefetch, Protocol};
 use crate::base::error::NoMemory;
 use crate::base::policy::{Policy, PolicyMode};
 use crate::memory::frame::{Frame, Use};
@@ -59,6 +59,7 @@ impl<M: Mmu> Fault<'_, M> {
     ) -> Result<Leaf<'s, M>, Stop> {
         let tables = stable.tables();
         let sys = tables.system();
+        let links = sys.config.linking == Linking::EveryParent;
         loop {
             // `page_table_lock` is taken to look up, released to prepare, and taken again to
             // commit. Linux: handle_mm_fault and do_anonymous_page (v2.6.10).
@@ -68,12 +69,15 @@ impl<M: Mmu> Fault<'_, M> {
             drop(held);
             match walked {
                 Walk::Leaf(leaf) => return Ok(leaf),
-                Walk::Missing(_) if stable.can() == Can::Look => {
+                Walk::Missing(_) if stable.can() == Can::Look && !links => {
                     return Err(Why::PmdChanged.into());
                 }
                 Walk::Missing(place) => {
                     missing();
-                    self.mm.populate(&place).map_err(|NoMemory| Stop::Oom)?;
+                    let hold = stable.hold();
+                    let linked = self.mm.populate(&place, hold);
+                    linked.map_err(|NoMemory| Stop::Oom)?;
+                    hold.check()?;
                 }
             }
         }

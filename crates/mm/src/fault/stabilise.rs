@@ -220,7 +220,7 @@ impl<'h, M: Mmu> Stable<'h, M> {
     }
 
     #[inline(always)]
-    fn hold(&self) -> Hold<'_, M> {
+    pub(super) fn hold(&self) -> Hold<'_, M> {
         match self.by {
             By::MmapLock(_) | By::VmaLock => Hold::Kept,
             By::Sample(seq) => Hold::Sampled(&self.vma.seq, seq),

@@ -135,6 +135,10 @@ const COUNTED: &[(&str, &str)] = &[
         "a_call_interrupts_each_cpu_once",
     ),
     (
+        "mm/src/entry/table.rs",
+        "munmap_locks_each_table_above_leaves_once_where_faults_put_some_in_without_locks",
+    ),
+    (
         "mm/src/entry/zap.rs",
         "an_end_looks_at_entries_of_mappings_only",
     ),

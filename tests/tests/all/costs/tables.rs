@@ -1,6 +1,8 @@
 //! Page tables that unmapping looks at.
 
 use super::count::{Did, PAGE, of, page, with};
+use minflt_mm::Config;
+use minflt_mm::config::Linking;
 
 const ERAS: [&str; 4] = ["linux-2.6.10", "linux-4.13", "spf-2017", "linux-6.15"];
 /// Entries of a table.
@@ -56,4 +58,23 @@ fn a_range_that_nobody_touched_is_an_entry_a_table() {
         assert!(pages >= ENTRIES - 2, "{name}: {all:?}");
         assert!(pages < ENTRIES + 16, "{name}: {all:?}");
     }
+}
+
+/// `mm/entry/table.rs`: where speculative faults put tables in, munmap locks each table above leaves
+/// once, and nothing else is locked more often.
+#[test]
+fn munmap_locks_each_table_above_leaves_once_where_faults_put_some_in_without_locks() {
+    let locks = |linking| {
+        let config = Config {
+            linking,
+            ..of("spf-2017")
+        };
+        with(config, |w| {
+            w.map_and_touch(0, 2);
+            let did = w.did(|| w.mm.munmap(page(0), 2 * PAGE).expect("mapped"));
+            (did.lock("page-table lock of a table"), did.exchanges())
+        })
+    };
+    let (parent, each) = (locks(Linking::ParentLock), locks(Linking::EveryParent));
+    assert_eq!((each.0 - parent.0, each.1 - parent.1), (3, 3));
 }

@@ -145,6 +145,9 @@ choices! {
         /// The parent table's lock for a table of leaf entries (since Linux 3.13);
         /// `page_table_lock` for the higher levels.
         ParentLock = "parent-lock",
+        /// The parent table's lock at every level, and speculative faults put tables in, too: they
+        /// look again, with the lock held, whether their mapping has changed.
+        EveryParent = "every-parent",
     }
 }
 

@@ -27,6 +27,12 @@ negative_controls! {
     BlindPopulate = "blind-populate",
     /// A fault links a page table under the lock of that new table, which differs for each fault.
     LinksUnderOwnLock = "links-under-own-lock",
+    /// A speculative fault puts a page table in without checking, with the parent's lock held,
+    /// whether its VMA has changed.
+    LinksUnchecked = "links-unchecked",
+    /// munmap reads what a table leads to without its lock, which a fault may hold that is putting
+    /// another one in.
+    FreesUnlocked = "frees-unlocked",
     /// The low-level handler stores the accessed bit into a stale copy of the PTE.
     StaleAccessBits = "stale-access-bits",
     /// The RSS count is reported as it is, even when negative.

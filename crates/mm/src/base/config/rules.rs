@@ -105,11 +105,20 @@ const RULES: &[Rule] = &[
     },
     Rule {
         illegal: Illegal {
-            mix: "linking parent-lock without protocol table-lock",
+            mix: "linking parent-lock or every-parent without protocol table-lock",
             reason: "only that protocol has a lock per page table",
             remedy: "use linking mm-lock, or protocol table-lock",
         },
-        holds: |c| c.linking == Linking::ParentLock && c.protocol != Protocol::TableLock,
+        holds: |c| c.linking != Linking::MmLock && c.protocol != Protocol::TableLock,
+    },
+    Rule {
+        illegal: Illegal {
+            mix: "linking every-parent without fallback-order speculative",
+            reason: "only speculative faults put tables in where others may be freeing some, and \
+                     munmap pays for it",
+            remedy: "use linking parent-lock, or fallback-order speculative,mmap",
+        },
+        holds: |c| c.linking == Linking::EveryParent && !c.fallback_order.speculates(),
     },
 ];
 

@@ -55,6 +55,11 @@ fn each_row_of_the_table_refuses_something_and_gives_a_reason() {
             protocol: Protocol::MmLock,
             ..legal
         },
+        Config {
+            linking: Linking::EveryParent,
+            fallback_order: FallbackOrder::Mmap,
+            ..legal
+        },
     ];
     assert_eq!(refused.len(), Config::illegal_mixes().count());
     for (config, row) in refused.iter().zip(Config::illegal_mixes()) {
