@@ -43,7 +43,6 @@ use crate::base::check::Check;
 use crate::base::config::{ExchangeBy, Linking, NegativeControl, Protocol};
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
-use crate::entry::slot::Hold;
 use crate::memory::frame::Use;
 use crate::mm::Mm;
 use crate::system::System;
@@ -63,6 +62,9 @@ pub(crate) enum Exchanges {
     /// The control.
     HalfWidth,
 }
+
+/// Whether the VMA of a fault that only sampled it is what it was.
+pub(crate) type Unchanged<'c> = &'c dyn Fn() -> bool;
 
 impl<M: Mmu> Mm<M> {
     /// The lock that changes to `table`'s entries take, in every protocol.
@@ -111,13 +113,13 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// Links a missing table, unless another thread does. One who only sampled the VMA links it if
-    /// that has not changed; the next look tells whether it has.
+    /// Links a missing table, unless another thread does: for a fault that only sampled its VMA, if
+    /// that is `unchanged`.
     #[cold]
     pub(crate) fn populate(
         &self,
         place: &Missing<'_, M>,
-        hold: Hold<'_, M>,
+        unchanged: Option<Unchanged<'_>>,
     ) -> Result<(), NoMemory> {
         let sys = self.system();
         let level = place.level;
@@ -126,7 +128,7 @@ impl<M: Mmu> Mm<M> {
             place.entry.store(Pte::table(fresh, level));
             true
         } else {
-            self.link_table(place, fresh, hold)
+            self.link_table(place, fresh, unchanged)
         };
         M::note(format_args!(
             "level {level} table: frame {fresh} {}",
@@ -141,9 +143,14 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
-    /// Links `table` if the entry is still empty, and what `hold` says still holds; returns whether
+    /// Links `table` if the entry is still empty, and what was sampled `unchanged`; returns whether
     /// it did.
-    pub(crate) fn link_table(&self, place: &Missing<'_, M>, table: Pfn, hold: Hold<'_, M>) -> bool {
+    pub(crate) fn link_table(
+        &self,
+        place: &Missing<'_, M>,
+        table: Pfn,
+        unchanged: Option<Unchanged<'_>>,
+    ) -> bool {
         let (entry, level) = (place.entry, place.level);
         let (none, value) = (Pte::none_at(level), Pte::table(table, level));
         match self.system().config.protocol {
@@ -151,12 +158,13 @@ impl<M: Mmu> Mm<M> {
             Protocol::MmLock | Protocol::TableLock => {
                 let held = self.linker_lock(place, table).lock();
                 let trusting = self.system().lacks(NegativeControl::LinksUnchecked);
-                let free = entry.load().is_none_at(level) && (trusting || hold.check().is_ok());
+                let holds = trusting || unchanged.is_none_or(|unchanged| unchanged());
+                let free = holds && entry.load().is_none_at(level);
                 if free {
                     entry.store(value);
                 }
                 drop(held);
-                if matches!(hold, Hold::Sampled(..)) {
+                if unchanged.is_some() {
                     // ORDERING: fence SeqCst; pairs with [table-link]: the fault looks at the count
                     // again after this, when it opens a PTE.
                     M::fence(Ordering::SeqCst);

@@ -34,8 +34,9 @@
 //! read, not all 512: below the others there is no table. A table is linked by a fault or by mremap
 //! for an address that is mapped, or about to be, and nothing unmaps that address meanwhile: it is
 //! linked under `mmap_lock` or under a VMA's lock, for which munmap waits, or under the parent's
-//! lock with the VMA unchanged ([`crate::entry::table`]). The call that unmaps the last mapping that a table
-//! overlaps frees the table. Where a new mapping takes the place, it overlaps the tables instead.
+//! lock with the VMA unchanged ([`crate::entry::table`]). The call that unmaps the last mapping
+//! that a table overlaps frees the table. Where a new mapping takes the place, it overlaps the
+//! tables instead.
 //! Checked machines read all entries of a table above leaves that goes.
 //!
 //! # Cost

@@ -22,7 +22,6 @@ use super::stabilise::{Can, Stable};
 use super::{Fault, Kind, Signal, Stop, Why};
 use crate::base::attrs::{Prot, VmaFlags};
 use crate::base::config::{Hugetlb, NegativeControl};
-use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::base::huge_size::HugeSize;
 use crate::entry::walk::Tables;
@@ -130,8 +129,7 @@ impl<M: Mmu> Fault<'_, M> {
             {
                 continue;
             }
-            let linked = self.mm.populate(&place, stable.hold());
-            linked.map_err(|NoMemory| Stop::Oom)?;
+            self.put_table_in(stable, &place)?;
         }
     }
 }

@@ -10,9 +10,11 @@ use super::{Fault, Stop, Why};
 use crate::base::config::{Linking, NegativeControl, Prefetch, Protocol};
 use crate::base::error::NoMemory;
 use crate::base::policy::{Policy, PolicyMode};
+use crate::entry::slot::Hold;
+use crate::entry::table::Unchanged;
 use crate::memory::frame::{Frame, Use};
 use minflt_addr::Pfn;
-use minflt_pgtable::{Access, BeforeInstall, Leaf, Mmu, Paging, Walk};
+use minflt_pgtable::{Access, BeforeInstall, Leaf, Missing, Mmu, Paging, Walk};
 use minflt_sync::{Cost, Ordering};
 
 impl<M: Mmu> Fault<'_, M> {
@@ -74,13 +76,31 @@ impl<M: Mmu> Fault<'_, M> {
                 }
                 Walk::Missing(place) => {
                     missing();
-                    let hold = stable.hold();
-                    let linked = self.mm.populate(&place, hold);
-                    linked.map_err(|NoMemory| Stop::Oom)?;
-                    hold.check()?;
+                    self.put_table_in(stable, &place)?;
                 }
             }
         }
+    }
+
+    /// Puts a missing table in, or finds that another fault has.
+    ///
+    /// # Errors
+    /// No memory; for a fault that only sampled its VMA, that this has changed.
+    #[cold]
+    pub(super) fn put_table_in(
+        &self,
+        stable: &Stable<'_, M>,
+        place: &Missing<'_, M>,
+    ) -> Result<(), Stop> {
+        let hold = stable.hold();
+        let unchanged = || hold.check().is_ok();
+        let unchanged: Option<Unchanged<'_>> = match hold {
+            Hold::Kept => None,
+            Hold::Sampled(..) => Some(&unchanged),
+        };
+        let linked = self.mm.populate(place, unchanged);
+        linked.map_err(|NoMemory| Stop::Oom)?;
+        Ok(hold.check()?)
     }
 
     /// A frame of zeros, as [`Self::private_frame`] makes it.

@@ -60,8 +60,8 @@ fn a_range_that_nobody_touched_is_an_entry_a_table() {
     }
 }
 
-/// `mm/entry/table.rs`: where speculative faults put tables in, munmap locks each table above leaves
-/// once, and nothing else is locked more often.
+/// `mm/entry/table.rs`: where speculative faults put tables in, munmap locks each table above
+/// leaves once, and nothing else is locked more often.
 #[test]
 fn munmap_locks_each_table_above_leaves_once_where_faults_put_some_in_without_locks() {
     let locks = |linking| {

@@ -39,7 +39,6 @@ use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
-use crate::entry::slot::Hold;
 use crate::entry::walk::{Tables, pages};
 use crate::entry::zap::Zap;
 use crate::mm::Mm;
@@ -141,7 +140,7 @@ impl<M: Mmu> Tables<'_, M> {
     fn put_table_in(self, place: &Missing<'_, M>) -> Result<(), NoMemory> {
         let sys = self.system();
         let new = Mm::<M>::new_table(sys, place.level - 1).ok_or(NoMemory)?;
-        if self.link_table(place, new, Hold::Kept) {
+        if self.link_table(place, new, None) {
             sys.count(Event::TablesInstalled);
         } else {
             sys.count(Event::TablesLost);

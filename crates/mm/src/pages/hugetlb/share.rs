@@ -43,7 +43,6 @@ use super::{HugeSize, LEVEL, has_intervals, interval};
 use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::config::NegativeControl;
 use crate::base::event::Event;
-use crate::entry::slot::Hold;
 use crate::entry::walk::Tables;
 use crate::mm::Mm;
 use crate::pages::file::{PageCache, huge_lock_of};
@@ -111,7 +110,7 @@ impl<M: Mmu> Mm<M> {
             empty
         } else {
             // As a fault does that makes one, which may be doing that now.
-            self.link_table(place, table, Hold::Kept)
+            self.link_table(place, table, None)
         };
         if put_in {
             sys.count(Event::TablesShared);
