@@ -10,31 +10,6 @@ pub(super) const SUBJECT: Subject = Subject {
 
 const STORIES: &[Story] = &[
     story(
-        "P63",
-        UseAfterFree,
-        &["load two pages", "munmap"],
-        [
-            "A speculative fault has made a page table, and links it into its parent after munmap \
-             looked for tables there. munmap frees the parent, and the new table is lost.",
-            "link under the parent's lock, and look with the lock held whether the mapping has \
-             changed.",
-            "The speculative-fault patches of 2017 went back to mmap_lock where a table was \
-             missing; the race comes from this project's design for more CPUs.",
-        ],
-    ),
-    story(
-        "P63-lock",
-        UseAfterFree,
-        &["load two pages", "munmap"],
-        [
-            "A speculative fault has found its mapping unchanged and is about to link a page \
-             table. munmap begins, finds no table there, and frees the parent.",
-            "munmap takes the parent's lock once before it looks: who gets it later sees that the \
-             mapping has changed.",
-            "As above: from this project's design for more CPUs.",
-        ],
-    ),
-    story(
         "P9",
         UseAfterFree,
         &["load each page", "load each page", "munmap"],
@@ -131,6 +106,31 @@ const STORIES: &[Story] = &[
              mmap_lock if it is taken.",
             "No released kernel had it: the race comes from the speculative-fault patches of \
              2017, whose design answers it.",
+        ],
+    ),
+    story(
+        "P63",
+        UseAfterFree,
+        &["load two pages", "munmap"],
+        [
+            "A speculative fault has made a page table, and links it into its parent after munmap \
+             looked for tables there. munmap frees the parent, and the new table is lost.",
+            "link under the parent's lock, and look with the lock held whether the mapping has \
+             changed.",
+            "The speculative-fault patches of 2017 went back to mmap_lock where a table was \
+             missing; the race comes from this project's design for more CPUs.",
+        ],
+    ),
+    story(
+        "P63-lock",
+        UseAfterFree,
+        &["load two pages", "munmap"],
+        [
+            "A speculative fault has found its mapping unchanged and is about to link a page \
+             table. munmap begins, finds no table there, and frees the parent.",
+            "munmap takes the parent's lock once before it looks: who gets it later sees that the \
+             mapping has changed.",
+            "As above: from this project's design for more CPUs.",
         ],
     ),
     story(
