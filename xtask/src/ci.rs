@@ -124,7 +124,7 @@ fn page(root: &Path) -> Step {
     )
 }
 
-/// A step of a package that is built apart from the workspace, for a bare target.
+/// A step of a package that is built apart from the workspace.
 fn apart(root: &Path, folder: &str, name: &'static str, args: &str) -> Step {
     let dir = root.join(folder);
     let here = dir.join("Cargo.toml").is_file();

@@ -36,7 +36,7 @@ pub(super) fn walk_free<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
 /// P63: a fault without a lock finds no table of leaf entries, beside munmap of all that the table
 /// above overlaps.
 pub(super) fn link_unmap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
-    let span = stage_span::<P>();
+    let span = leaf_span::<P>();
     let (first, end) = (span - 1, span + 2);
     stage.map(first, end);
     warm(stage, first);
@@ -54,7 +54,7 @@ pub(super) fn link_unmap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
 }
 
 /// Pages that a table of leaf entries covers.
-fn stage_span<P: Paging>() -> u64 {
+fn leaf_span<P: Paging>() -> u64 {
     1 << (span_shift::<P>(1) - P::shift())
 }
 

@@ -2,7 +2,6 @@
 
 use crate::common::machine::{M, machine};
 use crate::side::{MEMORY, Pages, Side, Space, User};
-use core::cell::Cell;
 use minflt_addr::VirtAddr;
 use minflt_host::RamError;
 use minflt_mm::{FaultOutcome, MmHandle, Place, Prot, Running, System, Thread, era};
@@ -44,7 +43,6 @@ pub(crate) struct OurSpace<'a> {
 pub(crate) struct OurUser<'u> {
     mm: &'u MmHandle<'u, M>,
     thread: Thread<'u, M>,
-    faults: Cell<u64>,
 }
 
 impl Side for Ours {
@@ -84,7 +82,6 @@ impl Space for OurSpace<'_> {
         run(&OurUser {
             mm: &self.mm,
             thread: self.mm.thread(),
-            faults: Cell::new(0),
         })
     }
 }
@@ -117,6 +114,5 @@ impl User for OurUser<'_> {
     fn fault(&self, at: u64) {
         let outcome = self.thread.fault(VirtAddr(at), Access::Write);
         assert!(matches!(outcome, FaultOutcome::Done(_)), "{outcome:?}");
-        self.faults.set(self.faults.get() + 1);
     }
 }

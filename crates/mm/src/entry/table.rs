@@ -34,7 +34,8 @@
 //!   unlinked.
 //!
 //! # Cost
-//! munmap: a fence, and a lock of each table above leaves that it looks into for tables to free.
+//! A fence for each zap, and in munmap a lock of each table above leaves that it looks into for
+//! tables to free.
 //!
 //! As locks of page-table nodes in CortenMM (SOSP 2025), but for one step: those hold the lock of
 //! the lowest table that covers a call's range throughout it.
