@@ -11,8 +11,8 @@
 
 use core::error::Error;
 use minflt_mm::config::{
-    AnonRmap, Balancing, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge, Hugetlb, Linking,
-    Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
+    AddressSpace, AnonRmap, Balancing, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge,
+    Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
 };
 use minflt_mm::{Config, Era, era};
 use minflt_races::{RACES, search};
@@ -32,6 +32,7 @@ const MINE: Era = Era {
         reclamation: Reclamation::Rcu,
         rss: Rss::PerCpu,
         unmap: Unmap::Exclusive,
+        address_space: AddressSpace::Whole,
         around: FaultAround::Adaptive,
         fault_around_age: FaultAroundAge::Old,
         anon_rmap: AnonRmap::Shared,

@@ -248,7 +248,7 @@ impl<M: Mmu> System<M> {
         let first = PhysAddr(at.ram_phys()).pfn(M::Paging::shift());
         let len = map.len;
         let place = carve.cut(size_of::<Self>());
-        let magazines = [(); 15].map(|()| carve.per_cpu(cpus, |_| Magazine::new()));
+        let magazines = [(); 18].map(|()| carve.per_cpu(cpus, |_| Magazine::new()));
         let areas = carve.per_cpu(cpus, |_| CpuArea::new());
         let lists = carve.per_cpu(cpus, |_| CpuFrames::new());
         let readers = carve.per_cpu(cpus, |_| SrcuCpu::new());
@@ -275,7 +275,8 @@ impl<M: Mmu> System<M> {
         let zone = |node| Frames::zone(&table, (node, nodes), (reserved, kept), map.first);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
-        let [slabs @ .., region, lock, own] = magazines;
+        let [slabs @ .., division, shelf, arena] = magazines;
+        let [slabs @ .., region, lock, own] = slabs;
         let [slabs @ .., cache, cache_node, link, segment] = slabs;
         let [node, vma, attr, mm, anon, chain, uffd, waiter] = slabs;
         let pools = Pools::of_all_sizes(pages, pools)?;
@@ -309,6 +310,9 @@ impl<M: Mmu> System<M> {
             numa: Numa::new(rates?),
             shm: Segments::new(segment?, &config),
             huge: Huge::new(mutexes?, cpus, [region?, lock?, own?]),
+            divisions: Slab::new(15, division?, Pages::Leave),
+            shelves: Slab::new(16, shelf?, Pages::Leave),
+            arenas: Slab::new(17, arena?, Pages::Leave),
             absent: map.absent(),
         };
         let place = place?.cast::<Self>();

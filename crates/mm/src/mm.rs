@@ -8,6 +8,7 @@ use crate::memory::locks::Locks;
 use crate::memory::rss::{Resident, Slot};
 use crate::pages::numa::Balance;
 use crate::pages::userfault::Userfaults;
+use crate::space::arenas::Division;
 use crate::space::tree::Tree;
 use crate::system::System;
 use core::fmt;
@@ -60,6 +61,8 @@ pub struct Mm<M: Mmu> {
     pub(crate) balance: Balance<M>,
     /// Where the stack began at exec, 0 where nobody said so. Only shown.
     pub(crate) start_stack: Atomic<u64, M>,
+    /// What it is divided by, where that is the choice. Immutable.
+    pub(crate) arenas: Division<M>,
 }
 
 impl<M: Mmu> SlabObject for Mm<M> {}

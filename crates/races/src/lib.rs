@@ -6,6 +6,7 @@
 
 mod aba;
 mod advice;
+mod arenas;
 mod away;
 mod disk;
 mod entries;

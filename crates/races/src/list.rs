@@ -4,10 +4,11 @@
 use super::stage::{Script, Stage};
 use super::{Format, Race};
 use super::{
-    aba, advice, away, entries, files, forks, hints, huge_age, huge_moving, huge_tables, hugetlb,
-    lineage, masks, migration, pins, promises, remaps, scenes, segments, stacks, vma_scenes,
+    aba, advice, arenas, away, entries, files, forks, hints, huge_age, huge_moving, huge_tables,
+    hugetlb, lineage, masks, migration, pins, promises, remaps, scenes, segments, stacks,
+    vma_scenes,
 };
-use minflt_mm::config::{Balancing, ExchangeBy, FaultAroundAge, Linking};
+use minflt_mm::config::{AddressSpace, Balancing, ExchangeBy, FaultAroundAge, Linking};
 use minflt_mm::{Config, NegativeControl};
 use minflt_pgtable::Paging;
 
@@ -65,6 +66,28 @@ const LINKERS: About = About {
     },
     ..MEMORY
 };
+
+/// An address space in arenas, small ones.
+const ARENAS: About = About {
+    staged: |config| in_arenas(config, AddressSpace::ArenasSmall),
+    ..MEMORY
+};
+
+/// The same, once it has two threads.
+const DIVIDED: About = About {
+    staged: |config| in_arenas(config, AddressSpace::Arenas),
+    ..MEMORY
+};
+
+const fn in_arenas(config: Config, address_space: AddressSpace) -> Config {
+    match config.fallback_order.vma_lock() {
+        None => Config {
+            address_space,
+            ..config
+        },
+        Some(_) => config,
+    }
+}
 
 const NODES: About = About { nodes: 2, ..MEMORY };
 
@@ -180,6 +203,12 @@ races! {
         "a fault without a lock puts a table in below one that munmap freed";
     "P63-lock", "link-munmap-lock", vma_scenes::link_unmap, FreesUnlocked, "spf-2017",
         about: LINKERS => "munmap overlooks a table that a fault is putting in, and it is lost";
+    "P65", "arenas-overlap", arenas::overlapping, FirstArenaOnly, "spf-2017", about: ARENAS =>
+        "two calls with an arena in common change one mapping";
+    "P66", "arena-border", arenas::border, ReachIgnored, "spf-2017", about: ARENAS =>
+        "two calls in different arenas change one mapping that lies in both";
+    "P67", "arena-division", arenas::division, DivisionUnseen, "spf-2017", about: DIVIDED =>
+        "a call looks for what it unmaps where nothing is found any more";
     "P9-age", "age-munmap", vma_scenes::age_unmap, AgeHoles, "linux-4.13", seed: 2 =>
         "a walk under mmap_lock goes on in a table that munmap frees under the same lock";
     "P20", "around-truncate", files::around_truncate, TruncateUnmapsOnce, "fault-around-2014",

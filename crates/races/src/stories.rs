@@ -3,6 +3,7 @@
 //! A story stands beside its race's row by number. Where no kernel is known to have had the bug,
 //! the story says where the race comes from.
 
+mod arenas;
 mod calls;
 mod copies;
 mod entries;
@@ -55,6 +56,7 @@ impl Story {
 /// Every race, by subject.
 pub const SUBJECTS: &[Subject] = &[
     speculation::SUBJECT,
+    arenas::SUBJECT,
     vma_locks::SUBJECT,
     entries::SUBJECT,
     copies::SUBJECT,

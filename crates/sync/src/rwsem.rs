@@ -67,6 +67,7 @@
 //! HANDOFF is set and no writer holds the lock; a queued spinner does not learn that the writer
 //! went to sleep.
 
+mod set;
 mod shown;
 mod succession;
 mod wait;
@@ -146,11 +147,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
     #[track_caller]
     pub fn read(&self) -> ReadGuard<'_, C, M> {
         lockdep::acquire::<C, M>(self.id(), How::Wait, Location::caller());
-        // ORDERING: Acquire; pairs with [rwsem-release].
-        let old = self.count.add(READER, Ordering::Acquire);
-        if old & (WRITER | WAITERS | HANDOFF) != 0 {
-            self.read_slow(old);
-        }
+        self.add_reader();
         ReadGuard {
             lock: self,
             not_send: PhantomData,
@@ -255,11 +252,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
     #[inline]
     fn release_read(&self) {
         lockdep::release::<C, M>(self.id());
-        // ORDERING: Release; pairs with [rwsem-release].
-        let old = self.count.sub(READER, Ordering::Release);
-        if old & WAITERS != 0 && old & READERS == READER {
-            self.release_slow();
-        }
+        self.sub_reader();
     }
 }
 

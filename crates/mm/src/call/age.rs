@@ -4,6 +4,7 @@ use crate::base::config::NegativeControl;
 use crate::entry::zap::Zap;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
+use crate::space::arenas::lock::Over;
 use minflt_addr::VirtRange;
 use minflt_pgtable::Mmu;
 
@@ -18,15 +19,16 @@ impl<M: Mmu> Mm<M> {
     }
 
     fn age_range(&self, range: VirtRange) -> u64 {
-        let guard = self.mmap_lock.read();
-        let held = self.held(&guard);
+        let guard = self.read(Over::Range(range));
+        let held = guard.held();
         let mut zap = Zap::begin(held.tables(), range);
         let mut young = 0;
         if self.system().lacks(NegativeControl::AgeHoles) {
             young = zap.age(range);
         } else {
             // Elsewhere munmap may be freeing tables.
-            self.held(&guard)
+            guard
+                .held()
                 .each_unshared(range, |part| young += zap.age(part));
         }
         zap.finish();

@@ -29,6 +29,7 @@ use crate::memory::commit::Pages;
 use crate::memory::lifetime::as_call;
 use crate::memory::rss::Share;
 use crate::mm::Mm;
+use crate::space::arenas::lock::Over;
 use crate::space::look::Held;
 use crate::space::tree::Beside;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -90,7 +91,7 @@ impl<M: Mmu> Mm<M> {
             self.system().count(Event::Brk);
             self.system()
                 .with_memory(|| {
-                    let writers = Writers::lock(self);
+                    let writers = Writers::lock(self, Over::All);
                     let end = self.heap.end();
                     let Some(at) = at.filter(|at| *at >= self.heap.start()) else {
                         return Ok(end);
@@ -137,7 +138,7 @@ impl<M: Mmu> Mm<M> {
     /// # Errors
     /// See [`HeapError`].
     pub fn set_start_brk(&self, at: VirtAddr) -> Result<(), HeapError> {
-        let _writers = Writers::lock(self);
+        let _writers = Writers::lock(self, Over::All);
         if self.heap.start() != self.heap.end() {
             return Err(HeapError::Used);
         }

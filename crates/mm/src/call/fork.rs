@@ -57,6 +57,7 @@ use crate::entry::zap::Zap;
 use crate::memory::frame::{Exclusive, Use};
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
+use crate::space::arenas::lock::Over;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::space::vma_lock;
@@ -82,7 +83,7 @@ impl<M: Mmu> System<M> {
             self.with_memory(|| {
                 let fresh = self.fresh_mm()?;
                 let child = fresh.held();
-                let writers = Writers::lock(parent);
+                let writers = Writers::lock(parent, Over::All);
                 child.inherit(parent);
                 let outside = self.lacks(NegativeControl::ForkWithoutSections);
                 let sections = (!outside).then(|| writers.begin_all());

@@ -83,7 +83,12 @@ impl<'s, M: Mmu> Fresh<'s, M> {
 
 impl<M: Mmu> Mm<M> {
     pub(crate) fn create(sys: &System<M>) -> Result<MmHandle<'_, M>, NoMemory> {
-        let root = Self::new_table(sys, M::Paging::levels() - 1).ok_or(NoMemory)?;
+        let arenas = sys.new_arenas()?;
+        let Some(root) = Self::new_table(sys, M::Paging::levels() - 1) else {
+            // SAFETY: 1: made just now.
+            unsafe { sys.free_arenas(arenas) };
+            return Err(NoMemory);
+        };
         let rss_slot = sys.rss_slots.take();
         let mm = Self {
             // SAFETY: 1: allocated below, or given up.
@@ -109,6 +114,7 @@ impl<M: Mmu> Mm<M> {
             hinted: Apart,
             balance: Balance::new(),
             start_stack: Atomic::new(0),
+            arenas,
         };
         match sys.mms.alloc(mm, sys) {
             Ok(mm) => {
@@ -118,6 +124,8 @@ impl<M: Mmu> Mm<M> {
             Err(_) => {
                 sys.rss_slots.give(rss_slot);
                 sys.put_table(root);
+                // SAFETY: 1: made just now.
+                unsafe { sys.free_arenas(arenas) };
                 Err(NoMemory)
             }
         }
@@ -218,7 +226,7 @@ fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
         }
         gone.add(Pages::of::<M>(&view));
     };
-    mm.tree.visit(&mut zap_vma, &mut |_| ());
+    mm.visit_vmas(&mut zap_vma);
     let files = UnusedFiles::new();
     // A reverse-map walk may be below a table.
     let mut unlink = |vma: VmaPtr<'_, M>| {
@@ -229,7 +237,7 @@ fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
         }
         sys.unlink_anon_vmas(vma);
     };
-    mm.tree.visit(&mut unlink, &mut |_| ());
+    mm.visit_vmas(&mut unlink);
     free_all_tables(mm, &mut zap, all);
     zap.finish_last();
     mm.count_unmapped(gone);
@@ -244,7 +252,11 @@ fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
         // SAFETY: 1: nobody looks into the tree any more.
         unsafe { sys.retire_node(node) };
     };
-    mm.tree.visit(&mut { vma }, &mut { node });
+    // What names a VMA goes after it: a record in another arena is not followed any more.
+    mm.visit_vmas(&mut { vma });
+    mm.visit_nodes(&mut { node });
+    // SAFETY: 1: nobody else has the address space.
+    unsafe { sys.free_arenas(mm.arenas) };
     // They may wait for a device, which nothing else does now.
     drop(files);
 }
@@ -261,8 +273,12 @@ fn free_all_tables<M: Mmu>(mm: &Mm<M>, zap: &mut Zap<'_, M>, all: VirtRange) {
             zap.free_tables(before, VirtRange::new(all.start(), range.start()));
         }
     };
-    mm.tree.visit(&mut next, &mut |_| ());
+    mm.visit_vmas(&mut next);
     if let Some(last) = before {
         zap.free_tables(last, all);
+    }
+    // Those that serve several arenas stayed below holes as well.
+    if mm.divided().is_some() {
+        zap.free_tables(all, all);
     }
 }

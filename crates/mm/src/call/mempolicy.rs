@@ -38,6 +38,7 @@ use crate::change::writers::Writers;
 use crate::fault::FaultOutcome;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
+use crate::space::arenas::lock::Over;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
@@ -123,7 +124,7 @@ impl<M: Mmu> Mm<M> {
                 let kept = self.system().settled(policy)?;
                 let strict = misplaced == Misplaced::Refuse && kept.mode() != PolicyMode::Default;
                 let nodes = strict.then(|| policy.nodes());
-                let writers = Writers::lock(self);
+                let writers = Writers::lock(self, self.over(range));
                 self.look_over(&writers, range, kept, nodes)?;
                 self.bind_all(&writers, range, kept)?;
                 drop(writers);
@@ -238,8 +239,8 @@ impl<M: Mmu> Mm<M> {
     pub fn get_mempolicy_at(&self, addr: VirtAddr) -> Result<Policy, MempolicyError> {
         as_call(self.system(), || {
             self.system().count(Event::Mempolicy);
-            let guard = self.mmap_lock.read();
-            let view = self.held(&guard).find(addr).map(Vma::view);
+            let guard = self.read(Over::at(addr));
+            let view = guard.held().find(addr).map(Vma::view);
             let view = view.filter(|view| view.range.contains(addr));
             view.map_or(Err(MempolicyError::Fault), |view| Ok(view.policy))
         })
@@ -357,8 +358,8 @@ impl<M: Mmu> Thread<'_, M> {
 impl<M: Mmu> Mm<M> {
     /// The node of the page at `addr`, if there is one.
     fn node_of_page(&self, addr: VirtAddr) -> Result<Option<u32>, MempolicyError> {
-        let guard = self.mmap_lock.read();
-        let held = self.held(&guard);
+        let guard = self.read(Over::at(addr));
+        let held = guard.held();
         let view = held.find(addr).map(Vma::view);
         let readable = |view: &VmaView| view.range.contains(addr) && view.prot.has(Prot::READ);
         let view = view.filter(readable).ok_or(MempolicyError::Fault)?;

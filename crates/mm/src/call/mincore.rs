@@ -9,6 +9,7 @@ use crate::base::event::Event;
 use crate::entry::walk::{Tables, pages};
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
+use crate::space::arenas::lock::Over;
 use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Leaf, Mmu, NonPresent, Paging};
@@ -56,8 +57,8 @@ impl<M: Mmu> Mm<M> {
 
     /// Looks at the pages of one mapping from `at` on; returns how many.
     fn look(&self, at: VirtAddr, answer: &mut [u8]) -> Result<usize, MincoreError> {
-        let guard = self.mmap_lock.read();
-        let held = self.held(&guard);
+        let guard = self.read(Over::at(at));
+        let held = guard.held();
         let view = held.find(at).map(Vma::view);
         let view = view.filter(|view| view.range.contains(at));
         let view = view.ok_or(MincoreError::NoMemory)?;

@@ -20,10 +20,11 @@ use crate::memory::lifetime::as_call;
 use crate::memory::rss::Share;
 use crate::mm::Mm;
 use crate::pages::file::{FileAccess, FileHandle, Sharing};
+use crate::space::arenas::lock::Over;
 use crate::space::look::Held;
 use crate::space::tree::Beside;
 use crate::space::vma::Vma;
-use minflt_addr::VirtAddr;
+use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 
 /// Whether the pages of a mapping are faulted in at once (`MAP_POPULATE`).
@@ -189,7 +190,8 @@ impl<M: Mmu> Mm<M> {
         if len == 0 || part.is_some_and(misaligned) {
             return Err(MmapError::Invalid);
         }
-        let writers = Writers::lock(self);
+        self.divide_if_shared();
+        let writers = Writers::lock(self, self.over_request(request));
         if self.map_count() > sys.max_map_count() {
             return Err(MmapError::NoMemory);
         }
@@ -201,7 +203,7 @@ impl<M: Mmu> Mm<M> {
         if huge && len == 0 {
             return Err(MmapError::Invalid);
         }
-        let (range, beside) = writers.held().place_of_unit(request.place, len, unit)?;
+        let (range, beside) = self.place_within(&writers, request.place, len, unit)?;
         let misaligned = |part: &Part<'_, M>| !VirtAddr(part.offset).is_aligned(unit);
         // A place that was looked for is free.
         let cuts =
@@ -256,6 +258,34 @@ impl<M: Mmu> Mm<M> {
         self.count_mapped(pages);
         M::note(format_args!("mmap {range} {prot:?}"));
         Ok(view)
+    }
+
+    /// The place for `len` bytes, in the arenas that are held, or else in all.
+    #[inline]
+    fn place_within<'w>(
+        &self,
+        writers: &'w Writers<'_, M>,
+        place: Place,
+        len: u64,
+        unit: u32,
+    ) -> Result<(VirtRange, Option<Beside<'w, M>>), MmapError> {
+        let placed = writers.held().place_of_unit(place, len, unit);
+        if self.divided().is_none() {
+            return placed;
+        }
+        let mut placed = placed;
+        if let (Place::Hint(at), Ok((range, _))) = (place, &placed)
+            && !is_near(at, range.start(), unit)
+        {
+            // Then anywhere, which is not where others are.
+            writers.relock(self.over_anywhere());
+            placed = writers.held().place_of_unit(Place::Any, len, unit);
+        }
+        if matches!(placed, Err(MmapError::NoMemory)) {
+            writers.relock(Over::All);
+            return writers.held().place_of_unit(place, len, unit);
+        }
+        placed
     }
 
     /// The flags of a new mapping that say how it is locked.
@@ -383,6 +413,11 @@ impl<M: Mmu> Thread<'_, M> {
     pub fn mmap(&self, request: &MapRequest) -> Result<VirtAddr, MmapError> {
         self.mm().map_and_populate(&self.share, request, None)
     }
+}
+
+/// Whether a mapping is where a hint would have it.
+fn is_near(hint: VirtAddr, start: VirtAddr, unit: u32) -> bool {
+    hint.0.abs_diff(start.0) < 1 << unit
 }
 
 /// Whether a mapping in the range of `new` has smaller pages than that: their tables are in the

@@ -46,6 +46,7 @@ pub(crate) mod place;
 mod populate;
 pub(crate) mod remote;
 pub(crate) mod shm;
+mod spans;
 pub(crate) mod thread;
 pub(crate) mod userfaultfd;
 

@@ -32,6 +32,7 @@ use crate::base::policy::{Policy, PolicyMode};
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use crate::pages::hugetlb::HugeSeen;
+use crate::space::arenas::lock::Over;
 use crate::space::look::Held;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -112,8 +113,8 @@ impl<M: Mmu> Mm<M> {
         as_call(sys, || {
             sys.count(Event::MovePages);
             for addr in pages {
-                let guard = self.mmap_lock.read();
-                let seen = look_at(self.held(&guard), addr);
+                let guard = self.read(Over::at(addr));
+                let seen = look_at(guard.held(), addr);
                 drop(guard);
                 tell(seen.map(|seen| sys.frames.node_of(seen.pfn)));
             }
@@ -124,8 +125,8 @@ impl<M: Mmu> Mm<M> {
         let frames = &self.system().frames;
         let mut tries = TRIES;
         loop {
-            let guard = self.mmap_lock.read();
-            let held = self.held(&guard);
+            let guard = self.read(Over::at(addr));
+            let held = guard.held();
             let seen = look_at(held, addr)?;
             if frames.node_of(seen.pfn) == node {
                 return Ok(node);
@@ -155,8 +156,9 @@ impl<M: Mmu> Mm<M> {
         let mut at = range.start();
         while at < range.end() {
             let here = at;
-            let guard = self.mmap_lock.read();
-            let held = self.held(&guard);
+            let rest = VirtRange::new(at, range.end());
+            let guard = self.read(Over::Range(rest));
+            let held = guard.held();
             let view = held.find(at).map(|vma| vma.view());
             let Some(view) = view.filter(|view| view.range.start() < range.end()) else {
                 break;

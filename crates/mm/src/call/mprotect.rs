@@ -45,7 +45,7 @@ impl<M: Mmu> Mm<M> {
                 }
                 let range = super::page_range::<M>(start, len).filter(|range| !range.is_empty());
                 let range = range.ok_or(MprotectError::NoMemory)?;
-                let writers = Writers::lock(self);
+                let writers = Writers::lock(self, self.over(range));
                 let mut locked = None;
                 let result = self.protect_all(&writers, range, prot, &mut locked);
                 drop(writers);

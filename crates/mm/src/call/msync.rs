@@ -9,6 +9,7 @@ use crate::base::event::Event;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use crate::pages::file::FilePart;
+use crate::space::arenas::lock::Over;
 use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -95,8 +96,8 @@ impl<M: Mmu> Mm<M> {
         range: VirtRange,
         how: Msync,
     ) -> Result<(bool, Option<(VirtAddr, Option<FilePart<'_, M>>)>), MsyncError> {
-        let guard = self.mmap_lock.read();
-        let view = self.held(&guard).find(range.start()).map(Vma::view);
+        let guard = self.read(Over::Range(range));
+        let view = guard.held().find(range.start()).map(Vma::view);
         let view = view.ok_or(MsyncError::NoMemory)?;
         let part = view.range.intersect(range);
         if part.is_empty() {

@@ -35,7 +35,7 @@ impl<M: Mmu> Mm<M> {
                 if range.is_empty() || range.end() > Self::user_range().end() {
                     return Err(MunmapError::Invalid);
                 }
-                let writers = Writers::lock(self);
+                let writers = Writers::lock(self, self.over(range));
                 let unmapped = match exactly(writers.held(), range) {
                     Some(found) => unmap_one(&writers, found, Afterwards::LetsGo),
                     None if !writers.held().cuts_no_huge_page(range) => {

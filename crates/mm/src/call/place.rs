@@ -148,10 +148,9 @@ impl<'h, M: Mmu> Held<'h, M> {
     ///
     /// Linux: mm/vma.c unmapped_area_topdown, which starts again below `vm_start_gap`.
     fn find_hole(self, len: u64) -> Result<(VirtRange, Option<Beside<'h, M>>), MmapError> {
-        let user = Mm::<M>::user_range();
-        let mut top = End::Whole(user.end().0);
+        let (bottom, mut top) = self.bounds();
         loop {
-            let Some(hole) = self.highest_hole(len, user.start(), top) else {
+            let Some(hole) = self.highest_hole(len, bottom, top) else {
                 return match top {
                     End::Whole(_) => Err(MmapError::NoMemory),
                     End::Cut(_) => Ok((self.lowest_hole(len).ok_or(MmapError::NoMemory)?, None)),
@@ -169,16 +168,30 @@ impl<'h, M: Mmu> Held<'h, M> {
         }
     }
 
+    /// Where a place may be looked for. Of arenas that end below the end of user space, not up to
+    /// that: a stack may begin there.
+    fn bounds(self) -> (VirtAddr, End) {
+        let user = Mm::<M>::user_range();
+        let held = self.held_addresses();
+        let bottom = user.start().max(held.start());
+        if held.end() >= user.end() {
+            return (bottom, End::Whole(user.end().0));
+        }
+        let top = held.end().0.saturating_sub(self.stack_gap_bytes());
+        (bottom, End::Cut(top.max(bottom.0)))
+    }
+
     /// The lowest hole of `len` bytes, for where nothing else is free; all mappings are looked at.
     ///
     /// Linux: mm/vma.c unmapped_area.
     #[cold]
     fn lowest_hole(self, len: u64) -> Option<VirtRange> {
-        let user = Mm::<M>::user_range();
-        let mut at = user.start();
+        let (mut at, end) = self.bounds();
+        let end = end.address();
         loop {
             let next = self.find(at).map(Vma::view);
-            let (hole, limit) = next.map_or((user.end(), user.end()), |view| {
+            let next = next.filter(|view| view.range.start() < end);
+            let (hole, limit) = next.map_or((end, end), |view| {
                 (view.range.start(), self.start_with_gap(&view))
             });
             if hole.0.saturating_sub(at.0) >= len && at.0 + len <= limit.0 {
@@ -198,11 +211,12 @@ impl<M: Mmu> Mm<M> {
         if !view.flags.has(VmaFlags::GROWS_DOWN) {
             return start;
         }
+        VirtAddr(start.0.saturating_sub(self.stack_gap_bytes()))
+    }
+
+    /// The gap below a stack.
+    pub(super) fn stack_gap_bytes(&self) -> u64 {
         let gap = self.system().stack_guard_gap();
-        VirtAddr(
-            start
-                .0
-                .saturating_sub(gap.saturating_mul(M::Paging::page())),
-        )
+        gap.saturating_mul(M::Paging::page())
     }
 }

@@ -10,6 +10,7 @@ use crate::entry::walk::pages;
 use crate::fault::{FaultOutcome, Signal};
 use crate::memory::rss::Share;
 use crate::mm::Mm;
+use crate::space::arenas::lock::Over;
 use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Mmu, span_of};
@@ -138,15 +139,15 @@ impl<M: Mmu> Mm<M> {
 
     /// What covers `at` now.
     fn covering(&self, at: VirtAddr) -> Option<VmaView> {
-        let guard = self.mmap_lock.read();
-        let view = self.held(&guard).find(at).map(Vma::view)?;
+        let guard = self.read(Over::at(at));
+        let view = guard.held().find(at).map(Vma::view)?;
         view.range.contains(at).then_some(view)
     }
 
     /// The first part of `range` that is mapped now.
     fn next_mapped(&self, range: VirtRange) -> Option<VirtRange> {
-        let guard = self.mmap_lock.read();
-        let found = self.held(&guard).find(range.start())?.view().range;
+        let guard = self.read(Over::Range(range));
+        let found = guard.held().find(range.start())?.view().range;
         let part = found.intersect(range);
         (!range.is_empty() && !part.is_empty()).then_some(part)
     }

@@ -20,6 +20,7 @@ use crate::memory::rss::Share;
 use crate::mm::Mm;
 use crate::pages::file::{FileAccess, Sharing, pages_of};
 use crate::pages::segments::{NewSegment, ShmId, ShmKey, ShmPages, ShmStatus};
+use crate::space::arenas::lock::Over;
 use crate::space::vma::Vma;
 use crate::system::System;
 use minflt_addr::VirtAddr;
@@ -272,7 +273,7 @@ impl<M: Mmu> Mm<M> {
                 if !addr.is_aligned(M::Paging::shift()) {
                     return Err(ShmdtError::Invalid);
                 }
-                let writers = Writers::lock(self);
+                let writers = Writers::lock(self, Over::All);
                 let mut attached: Option<(FileKey, VirtAddr)> = None;
                 let mut at = addr;
                 while let Some(view) = writers.held().find(at).map(Vma::view) {

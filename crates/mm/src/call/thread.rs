@@ -37,6 +37,7 @@ pub struct Thread<'m, M: Mmu> {
 impl<M: Mmu> Mm<M> {
     /// The calling context becomes a thread of this address space.
     pub fn thread(&self) -> Thread<'_, M> {
+        self.thread_comes();
         let irq = M::irq_save();
         self.activate();
         M::irq_restore(irq);
@@ -229,5 +230,6 @@ impl<'m, M: Mmu> Thread<'m, M> {
 impl<M: Mmu> Drop for Thread<'_, M> {
     fn drop(&mut self) {
         self.mm.rss.sync(&self.share);
+        self.mm.thread_goes();
     }
 }

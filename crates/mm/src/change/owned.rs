@@ -31,7 +31,7 @@ use crate::space::vma::{Attrs, Vma};
 use crate::space::vma_lock;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use minflt_addr::{VirtAddr, VirtRange};
+use minflt_addr::VirtRange;
 use minflt_pgtable::Mmu;
 
 /// An unpublished attribute record. Dropping it frees it.
@@ -60,8 +60,9 @@ impl<'m, M: Mmu> NewRecord<'m, M> {
     where
         'm: 'v,
     {
-        let (mm, old) = (self.mm, self.publish_first(vma));
-        mm.tree.changed(vma.view());
+        let (mm, before) = (self.mm, vma.view());
+        let old = self.publish_first(vma);
+        mm.record_changed(vma, before, vma.view());
         Published { mm, vma, old }
     }
 
@@ -90,11 +91,12 @@ pub(crate) struct Published<'v, M: Mmu> {
 impl<M: Mmu> Published<'_, M> {
     /// Puts the old record back.
     pub(crate) fn undo(mut self) {
+        let before = self.vma.view();
         self.old = match self.old.take() {
             Some(old) => self.vma.publish(old),
             None => self.vma.publish_first(),
         };
-        self.mm.tree.changed(self.vma.view());
+        self.mm.record_changed(self.vma, before, self.vma.view());
     }
 }
 
@@ -153,11 +155,7 @@ impl<'m, M: Mmu> NewVma<'m, M> {
     /// # Errors
     /// No memory; it is freed then.
     pub(crate) fn insert_alone(self) -> Result<&'m Vma<M>, NoMemory> {
-        let start = self.get().view().range.start();
-        vma_lock::insert(self.mm, self.vma, |vma| {
-            let sys = self.mm.system();
-            self.mm.tree.insert(sys, start, vma, None)
-        })?;
+        vma_lock::insert(self.mm, self.vma, |vma| self.mm.insert_record(vma, None))?;
         let inserted = ManuallyDrop::new(self);
         // SAFETY: allocated by `new`; it stays in the tree as long as no other thread has that.
         Ok(unsafe { inserted.vma.as_ref() })
@@ -172,10 +170,9 @@ impl<'m, M: Mmu> NewVma<'m, M> {
         writers: &'w Writers<'_, M>,
         between: Option<Between<'_, M>>,
     ) -> Result<Section<'w, M>, NoMemory> {
-        let start = self.get().view().range.start();
         // SAFETY: 1: fact 1; `mmap_lock` keeps it once it is in the tree.
         let vma = unsafe { VmaPtr::new(self.vma) };
-        let section = writers.insert_open(start, vma, between)?;
+        let section = writers.insert_open(vma, between)?;
         let _published = ManuallyDrop::new(self);
         Ok(section)
     }
@@ -235,20 +232,32 @@ impl<'w, 'm, M: Mmu> Removed<'w, 'm, M> {
     /// No memory: it is still in the tree.
     pub(crate) fn take_out(&mut self, found: Found<'_, M>) -> Result<Option<VirtRange>, NoMemory> {
         let (mm, vma) = (self.writers.held().mm(), found.vma());
-        let free = mm.tree.remove_found(mm.system(), found)?;
-        vma.callback.remember(self.last.map(NonNull::cast));
-        // INVARIANT: 1: taken out by the line before.
-        self.last = Some(NonNull::from(vma));
+        let _ensured = self.writers.ensure_one(vma.view().range)?;
+        let free = mm.remove_record(found)?;
+        self.add(vma);
         Ok(free)
     }
 
-    /// Takes the VMA with an open section out that starts at `start`.
+    /// Takes a VMA with an open section out.
     ///
     /// # Errors
     /// No memory: it is still in the tree.
-    pub(crate) fn take_out_at(&mut self, start: VirtAddr) -> Result<(), NoMemory> {
-        let found = self.writers.held().found(start);
+    pub(crate) fn take_out_vma(&mut self, vma: &Vma<M>) -> Result<(), NoMemory> {
+        let held = self.writers.held();
+        if held.is_several(held.span()) {
+            let _ensured = self.writers.ensure_one(vma.view().range)?;
+            held.remove_records(vma)?;
+            self.add(vma);
+            return Ok(());
+        }
+        let found = held.found(vma.view().range.start());
         found.map_or(Ok(()), |found| self.take_out(found).map(drop))
+    }
+
+    fn add(&mut self, vma: &Vma<M>) {
+        vma.callback.remember(self.last.map(NonNull::cast));
+        // INVARIANT: 1: taken out by the caller.
+        self.last = Some(NonNull::from(vma));
     }
 
     /// Calls `each` with each VMA.

@@ -375,7 +375,8 @@ impl<'w, 'm, M: Mmu> Plan<'w, 'm, M> {
         let removals = self.count + parts + u64::from(self.moves.is_some());
         let new = self.new.iter().flatten().count() as u64;
         // A single change may fail.
-        let ensured = (removals + new > 1).then(|| mm.tree.ensure(mm.system(), removals, new));
+        let several = removals + new > 1 || mm.is_several(self.writers.held().span());
+        let ensured = several.then(|| self.writers.ensure(self.range, removals, new));
         let ensured = ensured.transpose()?;
         self.take_whole()?;
         // An owner that has a new VMA above loses a part.
@@ -415,9 +416,9 @@ impl<'w, 'm, M: Mmu> Plan<'w, 'm, M> {
         while at < within.end()
             && let Some(vma) = self.writers.held().find(at)
         {
-            let range = vma.view().range;
-            self.removed.take_out_at(range.start())?;
-            at = range.end();
+            let end = vma.view().range.end();
+            self.removed.take_out_vma(vma)?;
+            at = end;
         }
         Ok(())
     }
@@ -425,12 +426,10 @@ impl<'w, 'm, M: Mmu> Plan<'w, 'm, M> {
     /// The tree follows; new VMAs are kept, too.
     fn change_tree(&mut self) -> Result<(), NoMemory> {
         for part in self.part.iter().flatten() {
-            let start = part.vma().view().range.start();
-            self.removed.take_out_at(start)?;
+            self.removed.take_out_vma(part.vma())?;
         }
         if let Some((vma, from, to)) = self.moves {
-            let mm = self.writers.held().mm();
-            mm.tree.rekey(mm.system(), from, to, vma)?;
+            self.writers.held().rekey_record(from, to, vma)?;
         }
         for (new, kept) in [(1, UPPER), (0, OWNER)] {
             if let Some(new) = self.new[new].take() {

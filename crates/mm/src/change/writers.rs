@@ -66,18 +66,23 @@ use crate::base::config::Unmap;
 use crate::base::error::NoMemory;
 use crate::mm::Mm;
 use crate::pages::file::{Unused, UnusedFiles};
-use crate::space::look::{Exclusive, Held};
-use crate::space::tree::Between;
+use crate::space::arenas::lock::{Exclusive, Over};
+use crate::space::look::Held;
+use crate::space::tree::{Between, Node};
 use crate::space::vma::Vma;
 use crate::space::vma::VmaPtr;
 use crate::space::vma_lock;
+use core::cell::Cell;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
+use minflt_sync::slab::Ensured;
 
 /// Proof that the caller may change VMAs of an address space.
 pub(crate) struct Writers<'m, M: Mmu> {
     mm: &'m Mm<M>,
     lock: Exclusive<'m, M>,
+    /// Whether what changes the tree was ensured.
+    ensured: Cell<bool>,
     /// Files to close. Dropped behind `lock`, so with the lock let go: fields are dropped in their
     /// order.
     files: UnusedFiles<M>,
@@ -92,6 +97,19 @@ pub(crate) enum Afterwards {
     Writes,
 }
 
+/// Changes of the tree that do not fail as long as this is there.
+#[must_use = "good until dropped"]
+pub(crate) struct EnsuredTree<'w, 'm, M: Mmu> {
+    writers: &'w Writers<'m, M>,
+    _nodes: Ensured<'w, Node<M>, M>,
+}
+
+impl<M: Mmu> Drop for EnsuredTree<'_, '_, M> {
+    fn drop(&mut self) {
+        self.writers.ensured.set(false);
+    }
+}
+
 /// An open section on one VMA.
 #[must_use = "the section ends when dropped"]
 pub(crate) struct Section<'v, M: Mmu> {
@@ -103,13 +121,54 @@ pub(crate) struct Section<'v, M: Mmu> {
 }
 
 impl<'m, M: Mmu> Writers<'m, M> {
-    /// Takes `mmap_lock` for writing.
-    pub(crate) fn lock(mm: &'m Mm<M>) -> Self {
+    /// Takes `mmap_lock` for writing, as far as the call needs it.
+    pub(crate) fn lock(mm: &'m Mm<M>, over: Over) -> Self {
         Self {
             mm,
-            lock: Exclusive::lock(mm),
+            lock: Exclusive::lock(mm, over),
+            ensured: Cell::new(false),
             files: UnusedFiles::new(),
         }
+    }
+
+    /// Takes other arenas instead. What was found before may be gone.
+    pub(crate) fn relock(&self, over: Over) {
+        self.lock.relock(over);
+    }
+
+    /// Makes sure that so many changes of the tree within `range` do not fail: first removals and
+    /// moves of starts, then insertions. Good until the guard is dropped, which is before the caller
+    /// sleeps.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn ensure(
+        &self,
+        range: VirtRange,
+        removals: u64,
+        insertions: u64,
+    ) -> Result<EnsuredTree<'_, 'm, M>, NoMemory> {
+        let span = self.lock.span();
+        let _nodes = self.mm.ensure_records(span, range, removals, insertions)?;
+        self.ensured.set(true);
+        Ok(EnsuredTree {
+            writers: self,
+            _nodes,
+        })
+    }
+
+    /// The same where a single change may touch several trees, and nothing was ensured: what fails
+    /// half way cannot be undone.
+    ///
+    /// # Errors
+    /// No memory.
+    #[inline]
+    pub(crate) fn ensure_one(
+        &self,
+        range: VirtRange,
+    ) -> Result<Option<EnsuredTree<'_, 'm, M>>, NoMemory> {
+        let needed = !self.ensured.get() && self.mm.is_several(self.lock.span());
+        needed.then(|| self.ensure(range, 1, 1)).transpose()
     }
 
     /// The tree and the records are as they will be, and what went is detached: others may read and
@@ -152,7 +211,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
 
     /// The address space, to look at.
     #[inline(always)]
-    pub(crate) const fn held(&self) -> Held<'_, M> {
+    pub(crate) fn held(&self) -> Held<'_, M> {
         self.lock.held()
     }
 
@@ -208,7 +267,6 @@ impl<'m, M: Mmu> Writers<'m, M> {
     /// When there is no memory: then the VMA is in no tree, and the caller's to free.
     pub(crate) fn insert_open<'v>(
         &'v self,
-        start: VirtAddr,
         new: VmaPtr<'v, M>,
         between: Option<Between<'_, M>>,
     ) -> Result<Section<'v, M>, NoMemory> {
@@ -219,8 +277,8 @@ impl<'m, M: Mmu> Writers<'m, M> {
         }
         let section = Section { vma: new, odd };
         vma_lock::insert(self.mm, new.as_ptr(), |vma| {
-            let sys = self.mm.system();
-            self.mm.tree.insert(sys, start, vma, between)
+            let _ensured = self.ensure_one(vma.view().range)?;
+            self.mm.insert_record(vma, between)
         })?;
         Ok(section)
     }

@@ -160,8 +160,8 @@ impl<M: Mmu> Fault<'_, M> {
     /// Maps what is ready of the mapping at the address, as far as its table reaches: all around,
     /// whatever the order.
     pub(super) fn map_all_ready(&self) -> Result<(), Stop> {
-        let guard = self.mm.mmap_lock.read();
-        let stable = Stable::under(&guard, self.mm, self.addr)?;
+        let guard = self.mm.read_for_fault(self.addr);
+        let stable = Stable::under(&guard, self.addr)?;
         let Some(cache) = stable.view.cache::<M>() else {
             return Ok(());
         };

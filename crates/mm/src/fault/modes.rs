@@ -28,8 +28,8 @@ impl<M: Mmu> Fault<'_, M> {
     #[inline(never)]
     fn under_mmap_lock(&self) -> Result<Kind, Stop> {
         M::phase(Phase::Stabilise);
-        let guard = self.mm.mmap_lock.read();
-        let stable = Stable::under(&guard, self.mm, self.addr)?;
+        let guard = self.mm.read_for_fault(self.addr);
+        let stable = Stable::under(&guard, self.addr)?;
         let kind = self.finish_held(self.in_order(&stable))?;
         drop(guard);
         Ok(self.finish(kind))

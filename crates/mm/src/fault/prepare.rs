@@ -36,8 +36,8 @@ impl<M: Mmu> Fault<'_, M> {
                     .system()
                     .lacks(NegativeControl::MmapLockUnderVmaLock) =>
             {
-                let guard = self.mm.mmap_lock.read();
-                let held = self.mm.held(&guard);
+                let guard = self.mm.read_for_fault(self.addr);
+                let held = guard.held();
                 held.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom)
             }
             Can::GrowTables if self.mm.system().lacks(NegativeControl::AnonVmaBeforeLock) => Ok(()),

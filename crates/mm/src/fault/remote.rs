@@ -111,8 +111,8 @@ impl<M: Mmu> Mm<M> {
 impl<M: Mmu> Fault<'_, M> {
     /// One lookup; `None` if the page had to be faulted in and must be looked up again.
     fn hold(&self, force: Force, held: Held) -> Result<Option<HeldPage>, Stop> {
-        let guard = self.mm.mmap_lock.read();
-        let stable = Stable::under(&guard, self.mm, self.addr)?;
+        let guard = self.mm.read_for_fault(self.addr);
+        let stable = Stable::under(&guard, self.addr)?;
         let allowed = stable.view.prot.has(match self.access {
             Access::Read | Access::Execute => Prot::READ,
             Access::Write => Prot::WRITE,

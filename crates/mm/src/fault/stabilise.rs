@@ -15,13 +15,13 @@ use crate::entry::slot::{Hold, Slot};
 use crate::entry::walk::Tables;
 use crate::memory::lifetime::Grace;
 use crate::mm::Mm;
+use crate::space::arenas::lock::Reading;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::space::vma_lock::LockedVma;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{Access, Grant, Leaf, Mmu, Pte};
-use minflt_sync::order::MmapLock;
-use minflt_sync::{Ordering, ReadGuard, Refused, Seq};
+use minflt_sync::{Ordering, Refused, Seq};
 
 /// What a lock mode proved, valid as long as the guard that it borrows from. The guard stays with
 /// the function that took it ([`super::modes`] says why).
@@ -89,12 +89,8 @@ const NOT_SPECULATED: VmaFlags = VmaFlags::GROWS_DOWN
 impl<'h, M: Mmu> Stable<'h, M> {
     /// What `mmap_lock` proves of the VMA at `addr`.
     #[inline(always)]
-    pub(super) fn under(
-        guard: &'h ReadGuard<'_, MmapLock, M>,
-        mm: &'h Mm<M>,
-        addr: VirtAddr,
-    ) -> Result<Self, Stop> {
-        let held = mm.held(guard);
+    pub(super) fn under(guard: &'h Reading<'_, M>, addr: VirtAddr) -> Result<Self, Stop> {
+        let held = guard.held();
         let vma = held.at_or_before(addr);
         let vma = vma.ok_or(Stop::Signal(Signal::MapErr))?;
         let view = vma.view();

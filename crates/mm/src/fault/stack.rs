@@ -41,6 +41,7 @@ use crate::change::owned::NewRecord;
 use crate::change::writers::Writers;
 use crate::memory::commit::Pages;
 use crate::mm::Mm;
+use crate::space::arenas::lock::Over;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
@@ -108,16 +109,16 @@ impl<M: Mmu> Mm<M> {
     pub(crate) fn expand_stack(&self, addr: VirtAddr) -> Result<(), NotGrown> {
         {
             // A stray access shall not keep faults out.
-            let guard = self.mmap_lock.read();
-            if stack_above(self.held(&guard), addr)?.is_none() {
+            let guard = self.read(Over::All);
+            if stack_above(guard.held(), addr)?.is_none() {
                 return Ok(());
             }
         }
         if self.system().lacks(NegativeControl::ExpandUnderReadLock) {
-            let guard = self.mmap_lock.read();
-            return self.expand_locked(self.held(&guard), None, addr);
+            let guard = self.read(Over::All);
+            return self.expand_locked(guard.held(), None, addr);
         }
-        let writers = Writers::lock(self);
+        let writers = Writers::lock(self, Over::All);
         self.expand_locked(writers.held(), Some(&writers), addr)
     }
 
@@ -135,6 +136,9 @@ impl<M: Mmu> Mm<M> {
             return Err(NotGrown);
         }
         held.prepare_anon_vma_once(vma)?;
+        let ensured =
+            writers.map(|writers| writers.ensure_one(VirtRange::new(at, vma.view().range.start())));
+        let _ensured = ensured.transpose()?;
         let _section = writers.map(|writers| writers.begin(vma));
         let view = vma.view();
         let grow = (view.range.start().0 - at.0) >> M::Paging::shift();
@@ -159,7 +163,7 @@ impl<M: Mmu> Mm<M> {
     fn grow_down(&self, vma: &Vma<M>, grown: VmaView) -> Result<(), NoMemory> {
         let record = NewRecord::new(self, grown)?;
         let (old, new) = (vma.view().range.start(), grown.range.start());
-        self.tree.rekey(self.system(), old, new, vma)?;
+        self.rekey_record(old, new, vma)?;
         drop(record.publish(vma));
         Ok(())
     }

@@ -116,8 +116,8 @@ impl<M: Mmu> Fault<'_, M> {
 
     /// Fills the hole at the fault's address.
     fn fill(&self, fill: Fill<'_>) -> Result<Kind, NotFilled> {
-        let guard = self.mm.mmap_lock.read();
-        let stable = Stable::under(&guard, self.mm, self.addr);
+        let guard = self.mm.read_for_fault(self.addr);
+        let stable = Stable::under(&guard, self.addr);
         let stable = stable.map_err(|_| NotFilled::Gone)?;
         // The mapping need not be the one that the call looked at.
         let protects = matches!(fill, Fill::Bytes(_, WriteProtected::Yes));

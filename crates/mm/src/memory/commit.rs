@@ -376,9 +376,7 @@ impl<M: Mmu> Mm<M> {
     /// Counts VMAs added or removed. The caller holds `mmap_lock` for writing, or is the only user
     /// of the address space.
     pub(crate) fn count_vmas(&self, change: i64) {
-        let vmas = self.sizes.vmas.load(Ordering::Relaxed);
-        let vmas = vmas.wrapping_add_signed(change);
-        self.sizes.vmas.store(vmas, Ordering::Relaxed);
+        self.add_to(&self.sizes.vmas, change);
     }
 
     /// Whether `pages` more may be mapped. Linux: `may_expand_vm`.
@@ -390,11 +388,8 @@ impl<M: Mmu> Mm<M> {
     /// Counts pages as mapped, and as locked where they are. Their promise was made before. The
     /// caller holds `mmap_lock` for writing.
     pub(crate) fn count_mapped(&self, pages: Pages) {
-        let mapped = self.sizes.mapped.load(Ordering::Relaxed);
-        self.sizes
-            .mapped
-            .store(mapped + pages.mapped, Ordering::Relaxed);
-        self.locks.add(pages.locked);
+        self.add_to(&self.sizes.mapped, pages.mapped as i64);
+        self.count_locked(pages.locked as i64);
     }
 
     /// Counts pages as unmapped and no longer locked, and uncharges them. The caller holds
@@ -407,10 +402,8 @@ impl<M: Mmu> Mm<M> {
         if mapped > self.sizes.peak.load(Ordering::Relaxed) {
             self.sizes.peak.store(mapped, Ordering::Relaxed);
         }
-        self.sizes
-            .mapped
-            .store(mapped.saturating_sub(pages.mapped), Ordering::Relaxed);
-        self.locks.sub(pages.locked);
+        self.add_to(&self.sizes.mapped, -(pages.mapped as i64));
+        self.count_locked(-(pages.locked as i64));
         self.system().uncharge(pages.accounted);
     }
 

@@ -81,29 +81,6 @@ impl<M: Mmu> Locks<M> {
         self.pages.load(Ordering::Relaxed)
     }
 
-    /// Counts pages as locked. The caller holds `mmap_lock` for writing, or is alone.
-    pub(crate) fn add(&self, pages: u64) {
-        if pages != 0 {
-            // The ledger is to find a count that went below zero, not this sum.
-            let all = self.pages().wrapping_add(pages);
-            self.pages.store(all, Ordering::Relaxed);
-        }
-    }
-
-    /// Adds a change, as [`Locks::add`] and [`Locks::sub`] do.
-    pub(crate) fn change(&self, pages: i64) {
-        self.add(pages.max(0).unsigned_abs());
-        self.sub(pages.min(0).unsigned_abs());
-    }
-
-    /// Counts pages as no longer locked. The caller holds `mmap_lock` for writing, or is alone.
-    pub(crate) fn sub(&self, pages: u64) {
-        if pages != 0 {
-            let left = self.pages().wrapping_sub(pages);
-            self.pages.store(left, Ordering::Relaxed);
-        }
-    }
-
     /// Pages locked, without the door, for oracles.
     pub(crate) fn raw(&self) -> u64 {
         self.pages.peek()
@@ -111,6 +88,15 @@ impl<M: Mmu> Locks<M> {
 }
 
 impl<M: Mmu> Mm<M> {
+    /// Counts pages as locked, or as no longer so. The caller holds `mmap_lock` for writing, or is
+    /// alone.
+    pub(crate) fn count_locked(&self, change: i64) {
+        if change != 0 {
+            // The ledger is to find a count that went below zero, not this sum.
+            self.add_to(&self.locks.pages, change);
+        }
+    }
+
     /// How many bytes may be locked from now on (`RLIMIT_MEMLOCK`); `u64::MAX` for no limit, as at
     /// first, and for whoever is privileged (`CAP_IPC_LOCK`). What is locked stays so.
     pub fn set_limit_memlock(&self, bytes: u64) {

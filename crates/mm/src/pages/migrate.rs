@@ -49,6 +49,7 @@ use crate::pages::page::NotMoved;
 use crate::pages::page::{Locked, Page};
 use crate::pages::rmap::away::To;
 use crate::pages::rmap::owner::Owner;
+use crate::space::arenas::lock::Over;
 use crate::space::look::Held;
 use crate::system::System;
 use minflt_addr::{Pfn, VirtAddr};
@@ -230,8 +231,8 @@ impl<M: Mmu> Mm<M> {
     /// Linux: move_pages with one page.
     pub fn move_page(&self, addr: VirtAddr, node: u32) -> Result<(), MovePageError> {
         as_call(self.system(), || {
-            let guard = self.mmap_lock.read();
-            self.held(&guard).move_mapped(addr, node)
+            let guard = self.read(Over::at(addr));
+            guard.held().move_mapped(addr, node)
         })
     }
 }

@@ -5,12 +5,12 @@
 //! `mmap_lock`, and a comment at each caller does not say so to the compiler.
 //!
 //! # Idea
-//! A guard of `mmap_lock`, held for reading or for writing, makes a [`Held`], which cannot outlive
-//! it. All lookups are methods of that, and what they find lives no longer. It is a reference to
-//! the address space and nothing more.
+//! A hold of `mmap_lock`, for reading or for writing, makes a [`Held`], which cannot outlive it.
+//! All lookups are methods of that, and what they find lives no longer. It is a reference to the
+//! address space, and says which [arenas](super::arenas) are held: lookups see nothing else.
 //!
 //! # Protocol
-//! [`Mm::held`] makes it of a guard, [`Writers`](crate::change::writers::Writers) of its own.
+//! [`Reading`] makes it, and so does [`Writers`](crate::change::writers::Writers).
 //! Functions that look at mappings take a [`Held`]. A writer that frees a VMA hands it around as a
 //! [`VmaPtr`](super::vma::VmaPtr), which promises less.
 //!
@@ -20,20 +20,19 @@
 //! before it releases the lock. What it frees itself, as a writer, it has unlinked itself.
 //!
 //! # Cost
-//! None; machines that check compare the guard's lock with the address space's.
+//! None; one comparison a lookup says whether there are arenas.
 
 use crate::base::attrs::VmaView;
 use crate::base::config::NegativeControl;
 use crate::entry::walk::Tables;
 use crate::mm::Mm;
+use crate::space::arenas::Span;
+use crate::space::arenas::lock::{Over, Reading};
 use crate::space::tree::{Beside, End, Found, Hole, Locked, Mapping};
 use crate::space::vma::Vma;
-use core::cell::Cell;
 use core::ops::Deref;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
-use minflt_sync::order::MmapLock;
-use minflt_sync::{DowngradedGuard, ReadGuard, RwSem, WriteGuard};
 
 /// An address space whose `mmap_lock` the caller holds, for reading or for writing.
 ///
@@ -41,6 +40,7 @@ use minflt_sync::{DowngradedGuard, ReadGuard, RwSem, WriteGuard};
 /// 1. As long as `'h` no other thread removes a VMA or a node from the tree.
 pub(crate) struct Held<'h, M: Mmu> {
     mm: &'h Mm<M>,
+    span: Span,
 }
 
 impl<M: Mmu> Clone for Held<'_, M> {
@@ -61,124 +61,32 @@ impl<M: Mmu> Deref for Held<'_, M> {
     }
 }
 
-/// `mmap_lock` of some address space, held as long as this lives.
-///
-/// # Safety
-/// 1. The lock that is named is held, for reading or for writing, until this is dropped.
-pub(crate) unsafe trait Guard<M: Mmu> {
-    /// The lock that it holds.
-    fn guarded(&self) -> &RwSem<MmapLock, M>;
-}
-
-// SAFETY: 1: the guard releases the lock when it is dropped.
-unsafe impl<M: Mmu> Guard<M> for ReadGuard<'_, MmapLock, M> {
-    #[inline(always)]
-    fn guarded(&self) -> &RwSem<MmapLock, M> {
-        self.lock()
-    }
-}
-
-// SAFETY: 1: the guard releases the lock when it is dropped.
-unsafe impl<M: Mmu> Guard<M> for WriteGuard<'_, MmapLock, M> {
-    #[inline(always)]
-    fn guarded(&self) -> &RwSem<MmapLock, M> {
-        self.lock()
-    }
-}
-
-// SAFETY: 1: the guard releases the lock, held for reading, when it is dropped.
-unsafe impl<M: Mmu> Guard<M> for DowngradedGuard<'_, MmapLock, M> {
-    #[inline(always)]
-    fn guarded(&self) -> &RwSem<MmapLock, M> {
-        self.lock()
-    }
-}
-
-/// `mmap_lock`, taken for writing, and perhaps downgraded since.
-pub(crate) struct Exclusive<'m, M: Mmu> {
-    mm: &'m Mm<M>,
-    how: Cell<How<'m, M>>,
-}
-
-/// How it is held.
-#[derive(Default)]
-enum How<'m, M: Mmu> {
-    Write(WriteGuard<'m, MmapLock, M>),
-    /// Nothing may be changed any more.
-    Read {
-        _guard: DowngradedGuard<'m, MmapLock, M>,
-    },
-    /// For a moment, and in [`Exclusive::without`].
-    #[default]
-    Not,
-}
-
-impl<'m, M: Mmu> Exclusive<'m, M> {
-    /// Takes the lock for writing; sleeps for it.
-    pub(crate) fn lock(mm: &'m Mm<M>) -> Self {
-        let how = Cell::new(How::Write(mm.mmap_lock.write()));
-        Self { mm, how }
-    }
-
-    /// Whether VMAs may be changed: it was not downgraded.
-    pub(crate) fn writes(&self) -> bool {
-        let how = self.how.take();
-        let writes = matches!(how, How::Write(_));
-        self.how.set(how);
-        writes
-    }
-
-    /// Lets readers in.
-    #[inline]
-    pub(crate) fn downgrade(&self) {
-        self.how.set(match self.how.take() {
-            How::Write(guard) => How::Read {
-                _guard: guard.downgrade(),
-            },
-            how => how,
-        });
-    }
-
-    /// Lets the lock go while `unlocked` runs: for a control, which breaks the invariant of
-    /// [`Held`].
-    #[cold]
-    pub(crate) fn without(&self, unlocked: impl FnOnce()) {
-        drop(self.how.take());
-        unlocked();
-        self.how.set(How::Write(self.mm.mmap_lock.write()));
-    }
-
-    /// Proof that the lock is held.
-    #[inline(always)]
-    pub(crate) const fn held(&self) -> Held<'_, M> {
-        // INVARIANT: 1: a guard is in `how`, but for a control and within these functions.
-        Held { mm: self.mm }
-    }
-}
-
-impl<M: Mmu> Mm<M> {
-    /// Proof that `mmap_lock` is held by `guard`.
-    #[inline(always)]
-    pub(crate) fn held<'h>(&'h self, guard: &'h impl Guard<M>) -> Held<'h, M> {
-        if M::CHECKED && !core::ptr::eq(guard.guarded(), &self.mmap_lock) {
-            M::violation(format_args!("guard of another address space"));
-        }
-        // INVARIANT: 1: taking anything out of the tree needs `mmap_lock` for writing, which the
-        // guard excludes, or has itself.
-        Held { mm: self }
-    }
-}
-
 impl<'h, M: Mmu> Held<'h, M> {
-    /// The same where there is no guard.
+    /// Arenas that are held.
+    ///
+    /// # Safety
+    /// 1. As long as `'h` no other thread changes what lies in `span`: the caller has the locks, the
+    ///    address space has no other user, or nothing else runs.
+    #[inline(always)]
+    pub(in crate::space) const unsafe fn over(mm: &'h Mm<M>, span: Span) -> Self {
+        // INVARIANT: 1: 1 of this function.
+        Self { mm, span }
+    }
+
+    /// All of it, where there is no guard.
     ///
     /// # Safety
     /// 1. As long as `'h` no other thread changes the tree: the address space has no other user, or
     ///    nothing else runs.
+    pub(crate) unsafe fn without_guard(mm: &'h Mm<M>) -> Self {
+        // SAFETY: 1: 1 of this function.
+        unsafe { Self::over(mm, mm.whole()) }
+    }
+
+    /// The arenas that are held.
     #[inline(always)]
-    pub(crate) const unsafe fn without_guard(mm: &'h Mm<M>) -> Self {
-        // INVARIANT: 1: 1 of this function.
-        Self { mm }
+    pub(crate) const fn span(self) -> Span {
+        self.span
     }
 
     /// The address space.
@@ -207,13 +115,19 @@ impl<'h, M: Mmu> Held<'h, M> {
     /// The last VMA that starts at or before `addr`.
     #[inline]
     pub(crate) fn at_or_before(self, addr: VirtAddr) -> Option<&'h Vma<M>> {
-        self.tree().at_or_before(addr)
+        match self.span.is_undivided() {
+            true => self.tree().at_or_before(addr),
+            false => self.before_in_arenas(addr),
+        }
     }
 
     /// The first VMA that starts at or after `addr`.
     #[inline]
     pub(crate) fn at_or_after(self, addr: VirtAddr) -> Option<&'h Vma<M>> {
-        self.tree().at_or_after(addr)
+        match self.span.is_undivided() {
+            true => self.tree().at_or_after(addr),
+            false => self.after_in_arenas(addr),
+        }
     }
 
     /// The first VMA that ends after `addr`.
@@ -227,23 +141,35 @@ impl<'h, M: Mmu> Held<'h, M> {
     /// The VMA that starts at `start`, and where in the tree it is, for a caller that removes it.
     #[inline]
     pub(crate) fn found(self, start: VirtAddr) -> Option<Found<'h, M>> {
-        self.tree().found(start)
+        match self.span.is_undivided() {
+            true => self.tree().found(start),
+            false => self.found_in_arenas(start),
+        }
     }
 
     /// The VMAs that touch `range`.
     pub(crate) fn beside(self, range: VirtRange) -> Beside<'h, M> {
-        self.tree().beside(range)
+        match self.span.is_undivided() {
+            true => self.tree().beside(range),
+            false => self.beside_in_arenas(range),
+        }
     }
 
     /// Where the VMA before `addr`, which none covers, ends, and where the next one starts.
     pub(crate) fn around(self, addr: VirtAddr) -> (Option<VirtAddr>, Option<VirtAddr>) {
-        self.tree().around(addr)
+        match self.span.is_undivided() {
+            true => self.tree().around(addr),
+            false => self.around_in_arenas(addr),
+        }
     }
 
     /// The highest hole of at least `len` bytes from `bottom`, before which no VMA starts, up to
     /// `top`: as much of it as lies there. The caller holds the lock for writing.
     pub(crate) fn highest_hole(self, len: u64, bottom: VirtAddr, top: End) -> Option<Hole<'h, M>> {
-        self.tree().highest_hole(len, bottom, top)
+        match self.span.is_undivided() {
+            true => self.tree().highest_hole(len, bottom, top),
+            false => self.hole_in_arenas(len, bottom, top),
+        }
     }
 
     /// Calls `visit` with each VMA, in order.
@@ -280,8 +206,7 @@ impl<'h, M: Mmu> Held<'h, M> {
 /// The mappings of an address space, none of which changes while this lives.
 #[derive(Debug)]
 pub struct Mappings<'m, M: Mmu> {
-    mm: &'m Mm<M>,
-    held: ReadGuard<'m, MmapLock, M>,
+    held: Reading<'m, M>,
 }
 
 impl<M: Mmu> Mappings<'_, M> {
@@ -289,14 +214,20 @@ impl<M: Mmu> Mappings<'_, M> {
     #[inline]
     #[must_use]
     pub fn at(&self, addr: VirtAddr) -> Option<Mapping> {
-        self.mm.held(&self.held).tree().mapping(addr)
+        let held = self.held.held();
+        if held.span.is_undivided() {
+            return held.tree().mapping(addr);
+        }
+        let view = held.at_or_before(addr)?.view();
+        let (range, prot) = (view.range, view.prot);
+        range.contains(addr).then_some(Mapping { range, prot })
     }
 
     /// The attributes of the mapping that covers `addr`, found as a fault finds them: by its VMA.
     #[inline]
     #[must_use]
     pub fn vma_at(&self, addr: VirtAddr) -> Option<VmaView> {
-        let view = self.mm.held(&self.held).at_or_before(addr)?.view();
+        let view = self.held.held().at_or_before(addr)?.view();
         view.range.contains(addr).then_some(view)
     }
 }
@@ -308,10 +239,8 @@ impl<M: Mmu> Mm<M> {
     /// Sleeps for the lock. Its holder calls nothing of this address space that takes it.
     #[inline]
     pub fn mappings(&self) -> Mappings<'_, M> {
-        Mappings {
-            mm: self,
-            held: self.mmap_lock.read(),
-        }
+        let held = self.read(Over::All);
+        Mappings { held }
     }
 
     /// What is mapped at `addr`.
@@ -326,8 +255,7 @@ impl<M: Mmu> Mm<M> {
 
     /// Calls `visit` with each mapping, in order, under `mmap_lock`.
     pub fn for_each_mapping(&self, mut visit: impl FnMut(VirtRange, crate::base::attrs::Prot)) {
-        let guard = self.mmap_lock.read();
-        self.held(&guard).each(|vma| {
+        self.read(Over::All).held().each(|vma| {
             let view = vma.view();
             visit(view.range, view.prot);
         });
@@ -337,7 +265,11 @@ impl<M: Mmu> Mm<M> {
     /// lookups at random have to go through. Sleeps for `mmap_lock`.
     #[must_use]
     pub fn mapping_leaves(&self) -> usize {
-        let guard = self.mmap_lock.read();
-        self.held(&guard).tree().leaves()
+        let reading = self.read(Over::All);
+        let held = reading.held();
+        match held.span.is_undivided() {
+            true => held.tree().leaves(),
+            false => held.leaves_in_arenas(),
+        }
     }
 }

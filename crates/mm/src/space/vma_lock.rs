@@ -145,7 +145,7 @@ impl<M: Mmu> Mm<M> {
     ) -> Option<SeenVma<'s, M>> {
         // SAFETY: 1: in the section, as long as `'s`. Where that keeps nothing (`immediate`) the
         // table of illegal mixes has refused lock modes that get here.
-        let at = unsafe { self.tree.section() }.at_or_before(addr)?;
+        let at = unsafe { self.tree_at(addr)?.section() }.at_or_before(addr)?;
         let section = PhantomData;
         // INVARIANT: 1: VMAs that are found in a section are freed, or their slab's page is, after
         // it.

@@ -11,6 +11,7 @@ use crate::pages::reserved::reserve::Region;
 use crate::pages::rmap::anon_vma::{AnonVma, Chain};
 use crate::pages::segments::Segment;
 use crate::pages::userfault as uffd;
+use crate::space::arenas::{Arena, Arenas, Shelf};
 use crate::space::tree::Node;
 use crate::space::vma::{Attrs, Vma};
 use crate::system::{CpuArea, System};
@@ -210,6 +211,9 @@ impl<M: Mmu> System<M> {
                 (self.huge.regions.magazine_at(at), "regions"),
                 (self.huge.locks.magazine_at(at), "hugetlb VMA locks"),
                 (self.huge.owns.magazine_at(at), "pages set aside"),
+                (self.divisions.magazine_at(at), "divisions"),
+                (self.shelves.magazine_at(at), "arena shelves"),
+                (self.arenas.magazine_at(at), "arenas"),
             ];
             slabs
                 .into_iter()
@@ -280,6 +284,7 @@ impl<M: Mmu> System<M> {
         const REGION: Fields = &[(0, "region")];
         const HUGE_LOCK: Fields = &[(0, "lock")];
         const OWN_PAGES: Fields = &[(0, "used")];
+        const SHELF: Fields = &[(0, "arenas")];
         const SEGMENT: Fields = &[(0, "segment")];
         let place = |object, slot: usize, fields: &[(usize, &'static str)]| {
             let number = pfn.0 * 1000 + (offset / slot) as u64;
@@ -318,7 +323,10 @@ impl<M: Mmu> System<M> {
             11 => place("segment", size_of::<Segment<M>>(), SEGMENT),
             12 => place("region", size_of::<Region<M>>(), REGION),
             13 => place("hugetlb vma lock", size_of::<HugeLock<M>>(), HUGE_LOCK),
-            _ => place("pages set aside", size_of::<OwnPages<M>>(), OWN_PAGES),
+            14 => place("pages set aside", size_of::<OwnPages<M>>(), OWN_PAGES),
+            15 => place("arenas", size_of::<Arenas<M>>(), &Arenas::<M>::fields()),
+            16 => place("arena shelf", size_of::<Shelf<M>>(), SHELF),
+            _ => place("arena", size_of::<Arena<M>>(), &Arena::<M>::fields()),
         }
     }
 

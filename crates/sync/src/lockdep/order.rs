@@ -24,7 +24,9 @@ macro_rules! lock_order {
 lock_order! {
     /// The size of a file, and which pages it has.
     FileLock: Sleeps,
-    /// The address space: its tree of VMAs.
+    /// The arenas of an address space: which there are, and several of them at once.
+    ArenasLock: Sleeps,
+    /// The address space, or one arena: its tree of VMAs.
     MmapLock: Sleeps,
     /// Whoever maps a shared file of huge pages, and reserves what it lacks.
     HugeReserveLock: Sleeps,

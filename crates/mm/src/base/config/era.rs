@@ -1,8 +1,8 @@
 //! The eras: named configurations. No other code knows their names.
 
 use super::{
-    AnonRmap, Balancing, Config, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge, Hugetlb,
-    Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
+    AddressSpace, AnonRmap, Balancing, Config, ExchangeBy, FallbackOrder, FaultAround,
+    FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
 };
 
 /// A generation of page-fault synchronization.
@@ -33,6 +33,7 @@ const fn config(
         rss,
         sleeping_locks: SleepingLocks::Grant,
         unmap: Unmap::Exclusive,
+        address_space: AddressSpace::Whole,
         around: FaultAround::Order0,
         fault_around_age: FaultAroundAge::Young,
         anon_rmap: AnonRmap::Exclusive,

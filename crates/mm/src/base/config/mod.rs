@@ -50,6 +50,8 @@ pub struct Config {
     pub sleeping_locks: SleepingLocks,
     /// How munmap holds `mmap_lock`.
     pub unmap: Unmap,
+    /// Whether an address space is one, or many small ones.
+    pub address_space: AddressSpace,
     /// Fault-around window: how many file pages a fault maps.
     pub around: FaultAround,
     /// Whether fault-around PTEs are installed young or old.
@@ -222,6 +224,20 @@ choices! {
 }
 
 choices! {
+    /// Whether an address space has one tree of VMAs and one `mmap_lock`, or many.
+    AddressSpace "address-space" {
+        /// One (Linux).
+        Whole = "whole",
+        /// One for each arena, a part of the addresses, once the process has two threads: mmap goes
+        /// to an arena of its CPU, and a call locks the arenas of its range.
+        Arenas = "arenas",
+        /// The same from the first mmap on, with arenas of 4 pages: for tests, whose mappings then
+        /// meet their borders.
+        ArenasSmall = "arenas-small",
+    }
+}
+
+choices! {
     /// Fault-around window of a read fault: it maps up to 2 to the power of this cached file pages.
     FaultAround "fault-around-order" {
         /// The faulting page only.
@@ -330,6 +346,17 @@ impl SleepingLocks {
         match self {
             Self::Grant | Self::Steal => Succession::Spin,
             later => later.of_semaphore(),
+        }
+    }
+}
+
+impl AddressSpace {
+    /// With how many threads an address space is divided.
+    pub(crate) const fn threads(self) -> u64 {
+        match self {
+            Self::Whole => u64::MAX,
+            Self::Arenas => 2,
+            Self::ArenasSmall => 0,
         }
     }
 }

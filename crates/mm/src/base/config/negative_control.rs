@@ -33,6 +33,13 @@ negative_controls! {
     /// munmap reads what a table leads to without its lock, which a fault may hold that is putting
     /// another one in.
     FreesUnlocked = "frees-unlocked",
+    /// A call that covers several arenas takes the lock of the first only.
+    FirstArenaOnly = "first-arena-only",
+    /// A call takes the arenas of its range, however far the mappings there reach.
+    ReachIgnored = "reach-ignored",
+    /// A call that waited for the lock of an undivided address space does not look whether it was
+    /// divided meanwhile.
+    DivisionUnseen = "division-unseen",
     /// The low-level handler stores the accessed bit into a stale copy of the PTE.
     StaleAccessBits = "stale-access-bits",
     /// The RSS count is reported as it is, even when negative.

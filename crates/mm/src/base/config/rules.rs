@@ -1,8 +1,8 @@
 //! Combinations of choices that are refused, and why.
 
 use super::{
-    Config, ExchangeBy, FallbackOrder, Linking, NegativeControl, Protocol, Reclamation, Rss,
-    VmaLockBy,
+    AddressSpace, Config, ExchangeBy, FallbackOrder, Linking, NegativeControl, Protocol,
+    Reclamation, Rss, VmaLockBy,
 };
 use core::fmt;
 
@@ -119,6 +119,15 @@ const RULES: &[Rule] = &[
             remedy: "use linking parent-lock, or fallback-order speculative,mmap",
         },
         holds: |c| c.linking == Linking::EveryParent && !c.fallback_order.speculates(),
+    },
+    Rule {
+        illegal: Illegal {
+            mix: "address-space arenas or arenas-small with fallback-order vma-rwsem, vma-count or vma-own",
+            reason: "writers release all VMA locks of an address space in one step, and so those \
+                     of a writer in another arena",
+            remedy: "use address-space whole, or fallback-order speculative,mmap",
+        },
+        holds: |c| c.address_space != AddressSpace::Whole && c.fallback_order.vma_lock().is_some(),
     },
 ];
 

@@ -1,6 +1,6 @@
 use super::{
-    AnonRmap, Balancing, Config, ERAS, Era, ExchangeBy, FallbackOrder, Linking, NegativeControl,
-    Prefetch, Protocol, Reclamation, Rss, SleepingLocks, era, eras_of_huge_pages,
+    AddressSpace, AnonRmap, Balancing, Config, ERAS, Era, ExchangeBy, FallbackOrder, Linking,
+    NegativeControl, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, era, eras_of_huge_pages,
     eras_of_migration, eras_without_files, eras_without_migration,
 };
 use minflt_sync::Succession;
@@ -58,6 +58,12 @@ fn each_row_of_the_table_refuses_something_and_gives_a_reason() {
         Config {
             linking: Linking::EveryParent,
             fallback_order: FallbackOrder::Mmap,
+            ..legal
+        },
+        Config {
+            address_space: AddressSpace::Arenas,
+            fallback_order: FallbackOrder::VmaCountMmap,
+            reclamation: Reclamation::Rcu,
             ..legal
         },
     ];

@@ -18,7 +18,7 @@ impl<M: Mmu> Mm<M> {
         range: VirtRange,
         advice: Advice,
     ) -> Result<(), MadviseError> {
-        let writers = Writers::lock(self);
+        let writers = Writers::lock(self, self.over(range));
         advise_each(writers.held(), range, |part| {
             let vma = writers
                 .held()

@@ -11,6 +11,7 @@ use crate::mm::Mm;
 use crate::pages::file::FilePart;
 use crate::pages::page::Page;
 use crate::pages::reclaim::Spare;
+use crate::space::arenas::lock::Over;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
@@ -24,8 +25,8 @@ impl<M: Mmu> Mm<M> {
         advice: Advice,
     ) -> Result<(), MadviseError> {
         let since = self.system().moment();
-        let guard = self.mmap_lock.read();
-        let held = self.held(&guard);
+        let guard = self.read(Over::Range(range));
+        let held = guard.held();
         let mut zap = Zap::begin(held.tables(), range);
         // What follows may be mapped, and moved meanwhile: a part of a huge page, and what a
         // mapping that refuses kept.
@@ -123,8 +124,8 @@ impl<M: Mmu> Mm<M> {
         range: VirtRange,
         advice: Advice,
     ) -> Result<Found<'_, M>, MadviseError> {
-        let guard = self.mmap_lock.read();
-        let view = self.held(&guard).find(range.start()).map(Vma::view);
+        let guard = self.read(Over::Range(range));
+        let view = guard.held().find(range.start()).map(Vma::view);
         let view = view.ok_or(MadviseError::NoMemory)?;
         let part = view.range.intersect(range);
         let hole = view.range.start() > range.start();

@@ -35,6 +35,7 @@ use crate::memory::lifetime::as_call;
 use crate::memory::locks::{Kind, LockWhen};
 use crate::memory::rss::Share;
 use crate::mm::Mm;
+use crate::space::arenas::lock::Over;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::space::vma::VmaPtr;
@@ -106,9 +107,9 @@ impl<M: Mmu> Mm<M> {
         let result = self.set_locked_flags(&writers, range, kind, &mut change);
         if self.system().lacks(NegativeControl::LockedCountLate) {
             drop(writers);
-            self.locks.change(change);
+            self.count_locked(change);
         } else {
-            self.locks.change(change);
+            self.count_locked(change);
             drop(writers);
         }
         result
@@ -215,7 +216,7 @@ impl<M: Mmu> Mm<M> {
                 }
                 let range = touched::<M>(start, len);
                 let pages = touched_bytes::<M>(start, len) >> M::Paging::shift();
-                let writers = Writers::lock(self);
+                let writers = Writers::lock(self, self.over_locked(range.ok()));
                 // Some may be locked already.
                 let fresh =
                     || pages - range.map_or(0, |range| Self::locked_in(writers.held(), range));
@@ -250,7 +251,7 @@ impl<M: Mmu> Mm<M> {
             self.system().count(Event::Mlock);
             self.system().with_memory(|| {
                 let range = touched::<M>(start, len)?;
-                let writers = Writers::lock(self);
+                let writers = Writers::lock(self, self.over(range));
                 self.set_locked(writers, range, Kind::Not)
                     .map_err(|NoMemory| MlockError::NoMemory)
             })
@@ -279,7 +280,7 @@ impl<M: Mmu> Mm<M> {
             if !self.can_lock() {
                 return Err(MlockError::NotPermitted);
             }
-            let writers = Writers::lock(self);
+            let writers = Writers::lock(self, Over::All);
             let all = self.mapped_bytes() >> M::Paging::shift();
             let current = what.has(LockAll::CURRENT);
             if current && all > self.limit_memlock() >> M::Paging::shift() {
@@ -303,7 +304,7 @@ impl<M: Mmu> Mm<M> {
     pub fn munlockall(&self) {
         as_call(self.system(), || {
             self.system().count(Event::Mlock);
-            let writers = Writers::lock(self);
+            let writers = Writers::lock(self, Over::All);
             self.locks.set_future(Kind::Not);
             self.lock_each(&writers, Kind::Not);
         });
@@ -367,7 +368,7 @@ impl<M: Mmu> Mm<M> {
         while let Some(vma) = writers.held().find(at) {
             let whole = vma.view().range;
             let change = self.set_locked_in(writers, vma.into(), whole, kind);
-            self.locks.change(change.unwrap_or(0));
+            self.count_locked(change.unwrap_or(0));
             at = whole.end();
         }
     }

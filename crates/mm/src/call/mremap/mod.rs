@@ -50,6 +50,7 @@ use crate::memory::commit::Pages;
 use crate::memory::lifetime::as_call;
 use crate::memory::rss::Share;
 use crate::mm::Mm;
+use crate::space::arenas::lock::Over;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -223,7 +224,7 @@ impl<M: Mmu> Mm<M> {
     fn remap(&self, plan: &Plan) -> Result<Done, MremapError> {
         plan.check::<M>()?;
         let mut late = None;
-        let writers = Writers::lock(self);
+        let writers = Writers::lock(self, Over::All);
         let most = self.system().max_map_count();
         // Both places may be cut in three.
         if plan.how.target().is_some() && self.map_count() + 5 >= most {

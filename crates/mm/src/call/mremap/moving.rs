@@ -107,7 +107,7 @@ impl<M: Mmu> Mm<M> {
                 let links = sys.files.links.ensure(links, sys).ok_or(NoMemory)?;
                 Ok((
                     unlocked,
-                    (chains, attrs, vmas, links, self.tree.ensure(sys, 0, 5)?),
+                    (chains, attrs, vmas, links, writers.ensure(new.range, 0, 5)?),
                 ))
             });
         let (unlocked, ensured) = ensured.inspect_err(|_| free_room(writers.held(), new.range))?;
@@ -189,7 +189,7 @@ impl<M: Mmu> Mm<M> {
             let view = vma.view();
             let flags = view.flags.without(LOCKS);
             drop(record.saying(VmaView { flags, ..view }).publish(vma));
-            self.locks.sub(Pages::of::<M>(&view).locked);
+            self.count_locked(-(Pages::of::<M>(&view).locked as i64));
         }
         if empty {
             self.system().unlink_anon_vmas(vma);

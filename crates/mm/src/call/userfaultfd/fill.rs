@@ -32,6 +32,7 @@ use crate::entry::zap::Zap;
 use crate::fault::userfault::{Fill, NotFilled};
 use crate::memory::lifetime::as_call;
 use crate::pages::userfault::WriteProtected;
+use crate::space::arenas::lock::Over;
 use crate::space::look::Held;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Grant, Mmu, Paging, Pte};
@@ -111,10 +112,9 @@ impl<M: Mmu> Uffd<'_, M> {
 
     /// Whether one watched mapping has all of `range`, and is watched for `needs`.
     fn one_watched(&self, range: VirtRange, needs: VmaFlags) -> Result<(), UffdError> {
-        let guard = self.mm.mmap_lock.read();
-        let view = self
-            .mm
-            .held(&guard)
+        let guard = self.mm.read(Over::Range(range));
+        let view = guard
+            .held()
             .find(range.start())
             .map(crate::space::vma::Vma::view);
         let view = view.filter(|view| view.range.covers(range) && view.uffd != 0);
@@ -148,8 +148,8 @@ impl<M: Mmu> Uffd<'_, M> {
         as_call(self.mm.system(), || {
             let range = whole_pages::<M>(start, len)?;
             let since = self.mm.system().moment();
-            let guard = self.mm.mmap_lock.read();
-            let result = protect_parts(self.mm.held(&guard), range, protect);
+            let guard = self.mm.read(Over::Range(range));
+            let result = protect_parts(guard.held(), range, protect);
             drop(guard);
             if protect == WriteProtected::Yes {
                 translation::translations_agree(self.mm, range, since);

@@ -21,6 +21,7 @@ use crate::entry::zap::Zap;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use crate::pages::userfault::{Message, UffdFaults};
+use crate::space::arenas::lock::Over;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
 use core::cell::Cell;
@@ -110,7 +111,7 @@ impl<M: Mmu> Uffd<'_, M> {
         as_call(self.mm.system(), || {
             self.mm.system().with_memory(|| {
                 let range = whole_pages::<M>(start, len)?;
-                let writers = Writers::lock(self.mm);
+                let writers = Writers::lock(self.mm, self.mm.over(range));
                 self.check(writers.held(), range, UffdError::Busy)?;
                 let replaced = Cell::new(false);
                 // Linux: userfaultfd_register_range.
@@ -152,7 +153,7 @@ impl<M: Mmu> Uffd<'_, M> {
         as_call(self.mm.system(), || {
             self.mm.system().with_memory(|| {
                 let range = whole_pages::<M>(start, len)?;
-                let writers = Writers::lock(self.mm);
+                let writers = Writers::lock(self.mm, self.mm.over(range));
                 self.check(writers.held(), range, UffdError::Invalid)?;
                 let result = change_all(&writers, range, unwatched);
                 drop(writers);
@@ -225,7 +226,7 @@ impl<M: Mmu> Drop for Uffd<'_, M> {
     fn drop(&mut self) {
         let mm = self.mm;
         as_call(mm.system(), || {
-            let writers = Writers::lock(mm);
+            let writers = Writers::lock(mm, Over::All);
             let mut at = VirtAddr(0);
             while let Some(view) = writers.held().find(at).map(Vma::view) {
                 if view.uffd == self.number {

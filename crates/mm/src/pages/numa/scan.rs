@@ -15,6 +15,7 @@ use crate::base::policy::Policy;
 use crate::entry::zap::Zap;
 use crate::memory::frame::Use;
 use crate::mm::Mm;
+use crate::space::arenas::lock::Over;
 use crate::system::System;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Grant, Mmu, Paging, Pte, span_of};
@@ -117,8 +118,8 @@ impl<M: Mmu> Mm<M> {
         let (sys, balance) = (self.system(), &self.balance);
         let mut at = VirtAddr(balance.offset.load(Ordering::Relaxed));
         let (mut changed, mut looks) = (0, most.saturating_mul(LOOKS));
-        let guard = self.mmap_lock.read();
-        let held = self.held(&guard);
+        let guard = self.read(Over::All);
+        let held = guard.held();
         if held.find(at).is_none() {
             at = VirtAddr(0);
         }

@@ -34,6 +34,12 @@ pub(crate) struct Hole<'h, M: Mmu> {
 }
 
 impl<'h, M: Mmu> Hole<'h, M> {
+    /// One that was found without a tree's gaps.
+    pub(crate) const fn alone(range: VirtRange) -> Self {
+        let between = None;
+        Self { range, between }
+    }
+
     /// Where it is.
     pub(crate) const fn range(&self) -> VirtRange {
         self.range
@@ -68,6 +74,11 @@ impl End {
         match self {
             Self::Whole(at) | Self::Cut(at) => at,
         }
+    }
+
+    /// Where that is.
+    pub(crate) const fn address(self) -> VirtAddr {
+        VirtAddr(self.at())
     }
 
     /// The end of what lies before a VMA that starts at `start`.

@@ -59,6 +59,7 @@ use crate::space::vma::Vma;
 use crate::system::System;
 use core::cell::Cell;
 use core::fmt;
+use core::ptr::NonNull;
 pub(crate) use gaps::{Beside, End, Hole};
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
@@ -211,18 +212,18 @@ impl<M: Mmu> Tree<M> {
         }
     }
 
-    /// Adds a VMA that starts at `start`, and that the caller has, in no tree yet: between the two
+    /// Adds a VMA as `view` says it, which the caller has and is not in this tree: between the two
     /// that a search has found, if it has and nothing has changed since.
     #[inline]
     pub(crate) fn insert(
         &self,
         sys: &System<M>,
-        start: VirtAddr,
+        view: &VmaView,
         vma: &Vma<M>,
         between: Option<Between<'_, M>>,
     ) -> Result<(), NoMemory> {
         let tree = self.written();
-        let view = vma.view();
+        let (view, start) = (*view, view.range.start());
         let word = word_of::<M::Paging>(view);
         let to = Slot::vma(vma);
         // No word above has to be raised there: the gap that it is put into was as large.
@@ -285,10 +286,24 @@ impl<M: Mmu> Tree<M> {
         new: VirtAddr,
         vma: &Vma<M>,
     ) -> Result<(), NoMemory> {
-        let tree = self.written();
         let view = vma.view();
         let range = VirtRange::new(new, view.range.end());
-        let word = word_of::<M::Paging>(VmaView { range, ..view });
+        self.rekey_part(sys, old, &VmaView { range, ..view }, vma)
+    }
+
+    /// The same for a tree that says of `vma` what `view` does from here on.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) fn rekey_part(
+        &self,
+        sys: &System<M>,
+        old: VirtAddr,
+        view: &VmaView,
+        vma: &Vma<M>,
+    ) -> Result<(), NoMemory> {
+        let (tree, new) = (self.written(), view.range.start());
+        let word = word_of::<M::Paging>(*view);
         let last = VirtAddr(old.0.saturating_sub(1));
         let before = tree.at_or_before(last).filter(|_| new > old);
         if let Some(before) = before {
@@ -311,10 +326,35 @@ impl<M: Mmu> Tree<M> {
         removals: u64,
         insertions: u64,
     ) -> Result<Ensured<'s, Node<M>, M>, NoMemory> {
-        let level = self.written().root().map_or(0, |root| root.read().level);
+        Self::ensure_for(sys, self.levels(), removals, insertions, 0)
+    }
+
+    /// Levels above the leaves.
+    pub(crate) fn levels(&self) -> u32 {
+        self.written().root().map_or(0, |root| root.read().level)
+    }
+
+    /// Whether nothing is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.written().root().is_none()
+    }
+
+    /// The same as [`Self::ensure`] for trees of so many levels above the leaves, and for as many
+    /// first leaves.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub(crate) fn ensure_for(
+        sys: &System<M>,
+        level: u32,
+        removals: u64,
+        insertions: u64,
+        leaves: u64,
+    ) -> Result<Ensured<'_, Node<M>, M>, NoMemory> {
         // Of each level a removal or rekey copies one node at most, for it merges into its copy.
         // An insertion makes one more beside it, and a root above; one before may have, too.
         let nodes = removals * u64::from(level + 1) + insertions * u64::from(2 * (level + 2) + 1);
+        let nodes = nodes + leaves;
         let nodes = u32::try_from(nodes).map_err(|_| NoMemory)?;
         sys.nodes.ensure(nodes, sys).ok_or(NoMemory)
     }
@@ -329,6 +369,14 @@ impl<M: Mmu> Tree<M> {
 
     fn is_root(&self, leaf: &Body<M>) -> bool {
         core::ptr::from_ref(leaf) as u64 == self.root.load(Ordering::Relaxed)
+    }
+}
+
+impl<M: Mmu> Tree<M> {
+    /// Takes everything out; VMAs stay. The caller holds the lock for writing, and retires nodes.
+    pub(crate) fn clear(&self, nodes: &mut dyn FnMut(NonNull<Node<M>>)) {
+        let root = self.root.swap(0, Ordering::AcqRel);
+        node::visit_from::<M>(root, &mut |_| (), nodes);
     }
 }
 

@@ -445,28 +445,37 @@ impl<M: Mmu> Tree<M> {
         vmas: &mut dyn FnMut(VmaPtr<'_, M>),
         nodes: &mut dyn FnMut(NonNull<Node<M>>),
     ) {
-        fn down<M: Mmu>(
-            node: NodeRef<'_, M>,
-            vmas: &mut dyn FnMut(VmaPtr<'_, M>),
-            nodes: &mut dyn FnMut(NonNull<Node<M>>),
-        ) {
-            let body = node.peek();
-            for slot in 0..body.used() {
-                if let Some(vma) = body.vma(slot) {
-                    vmas(vma.into());
-                } else if let Some(child) = body.child(slot) {
-                    down(child, vmas, nodes);
-                }
-            }
-            nodes(node.at);
-        }
-        if let Some(root) = self.peek_root() {
-            down(root, vmas, nodes);
-        }
+        visit_from(self.root.peek(), vmas, nodes);
     }
 
     /// The root, if there is one.
     pub(super) fn peek_root(&self) -> Option<NodeRef<'_, M>> {
         NodeRef::at(self.root.peek())
+    }
+}
+
+/// Visits the VMAs and the nodes below what names a root.
+pub(super) fn visit_from<M: Mmu>(
+    root: u64,
+    vmas: &mut dyn FnMut(VmaPtr<'_, M>),
+    nodes: &mut dyn FnMut(NonNull<Node<M>>),
+) {
+    fn down<M: Mmu>(
+        node: NodeRef<'_, M>,
+        vmas: &mut dyn FnMut(VmaPtr<'_, M>),
+        nodes: &mut dyn FnMut(NonNull<Node<M>>),
+    ) {
+        let body = node.peek();
+        for slot in 0..body.used() {
+            if let Some(vma) = body.vma(slot) {
+                vmas(vma.into());
+            } else if let Some(child) = body.child(slot) {
+                down(child, vmas, nodes);
+            }
+        }
+        nodes(node.at);
+    }
+    if let Some(root) = NodeRef::at(root) {
+        down(root, vmas, nodes);
     }
 }

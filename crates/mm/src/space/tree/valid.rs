@@ -1,6 +1,8 @@
 //! Invariants of a quiescent tree, for oracles: read without instrumented access.
 
 use super::{Body, FANOUT, HOLE, Tree, UNUSED, gaps, word_of};
+use crate::base::attrs::VmaView;
+use minflt_addr::VirtRange;
 use minflt_pgtable::Mmu;
 
 /// What a node promises its parent, as it is.
@@ -14,11 +16,11 @@ struct Below {
 
 impl<M: Mmu> Tree<M> {
     /// # Errors
-    /// What is wrong.
-    pub(crate) fn validate(&self) -> Result<(), &'static str> {
+    /// What is wrong with a tree of what lies in `addresses`.
+    pub(crate) fn validate(&self, addresses: VirtRange) -> Result<(), &'static str> {
         match self.peek_root() {
             None => Ok(()),
-            Some(root) => root.peek().validate(0, UNUSED).map(|_| ()),
+            Some(root) => root.peek().validate(addresses, 0, UNUSED).map(|_| ()),
         }
     }
 }
@@ -29,7 +31,7 @@ fn ensure(holds: bool, or: &'static str) -> Result<(), &'static str> {
 
 impl<M: Mmu> Body<M> {
     /// All that is below starts from `low` on and below `high`.
-    fn validate(&self, low: u64, high: u64) -> Result<Below, &'static str> {
+    fn validate(&self, addresses: VirtRange, low: u64, high: u64) -> Result<Below, &'static str> {
         ensure((1..=FANOUT).contains(&self.used()), "a node is empty")?;
         ensure(self.keys.is_sorted(), "keys do not ascend")?;
         ensure(
@@ -41,9 +43,9 @@ impl<M: Mmu> Body<M> {
         let mut all: Option<Below> = None;
         for slot in 0..self.used() {
             let found = if self.level == 0 {
-                self.validate_vma(slot, low, high)?
+                self.validate_vma(addresses, slot, low, high)?
             } else {
-                Some(self.validate_child(slot, low, high)?)
+                Some(self.validate_child(addresses, slot, low, high)?)
             };
             let Some(found) = found else { continue };
             let so_far = all.unwrap_or(Below {
@@ -69,6 +71,7 @@ impl<M: Mmu> Body<M> {
 
     fn validate_vma(
         &self,
+        addresses: VirtRange,
         slot: usize,
         low: u64,
         high: u64,
@@ -82,6 +85,8 @@ impl<M: Mmu> Body<M> {
             return Ok(None);
         };
         let view = vma.peek();
+        let range = view.range.intersect(addresses);
+        let view = VmaView { range, ..view };
         let (start, end) = (view.range.start().0, view.range.end().0);
         ensure(start == self.keys[slot], "a key is not the VMA's start")?;
         ensure(
@@ -97,12 +102,18 @@ impl<M: Mmu> Body<M> {
         Ok(Some(Below { start, end, gap }))
     }
 
-    fn validate_child(&self, slot: usize, low: u64, high: u64) -> Result<Below, &'static str> {
+    fn validate_child(
+        &self,
+        addresses: VirtRange,
+        slot: usize,
+        low: u64,
+        high: u64,
+    ) -> Result<Below, &'static str> {
         let low = if slot == 0 { low } else { self.keys[slot] };
         let next = self.keys[..self.used()].get(slot + 1);
         let child = self.child(slot).ok_or("a child is missing")?.peek();
         ensure(child.level + 1 == self.level, "a level is left out")?;
-        let below = child.validate(low, next.map_or(high, |next| *next))?;
+        let below = child.validate(addresses, low, next.map_or(high, |next| *next))?;
         ensure(
             self.words[slot].get() >= below.gap,
             "a word hides a gap below it",

@@ -10,6 +10,7 @@ use crate::memory::commit::Pages;
 use crate::memory::frame::{Entries, Frame, PIN, Use};
 use crate::mm::Mm;
 use crate::pages::file::PageCache;
+use crate::space::arenas::divide::Counted;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
@@ -33,6 +34,7 @@ struct Objects {
     segments: u64,
     huge: HugeObjects,
     slots: Named,
+    arenas: Counted,
 }
 
 impl Objects {
@@ -44,6 +46,7 @@ impl Objects {
         self.uffds += other.uffds;
         self.links += other.links;
         self.huge.add(&other.huge);
+        self.arenas.add(other.arenas);
         self.slots.times += other.slots.times;
         self.slots.weight = self.slots.weight.wrapping_add(other.slots.weight);
     }
@@ -251,6 +254,9 @@ impl<M: Mmu> System<M> {
                 reached.huge.locks,
             ),
             ("pages set aside", self.huge.owns.live(), reached.huge.owns),
+            ("arenas", self.divisions.live(), reached.arenas.divisions),
+            ("arena shelf", self.shelves.live(), reached.arenas.shelves),
+            ("arena", self.arenas.live(), reached.arenas.arenas),
         ];
         let wrong = kinds.into_iter().find(|(_, live, reach)| live != reach);
         if let Some((what, live, reachable)) = wrong {
@@ -312,27 +318,26 @@ impl<M: Mmu> Mm<M> {
         sys.looked(Check::Tables);
         let mut walked = Walked::default();
         self.walk_table(self.root, M::Paging::levels() - 1, 0, &mut walked)?;
-        self.tree.validate().map_err(Unbalanced::Tree)?;
+        self.validate_trees().map_err(Unbalanced::Tree)?;
         let (mut nodes, mut lost) = (0, None);
-        self.tree.visit(
-            &mut |vma| {
-                let vma = vma.get();
-                walked.vmas.add(Pages::of::<M>(&vma.peek()));
-                walked.objects.vmas += 1;
-                walked.objects.attrs += u64::from(vma.attrs_ptr().is_some());
-                walked.objects.links += u64::from(vma.link() != 0);
-                if let Err(why) = walked.objects.huge.add_mapping(vma) {
-                    lost = Some(why);
-                }
-                if !vma.link_agrees() {
-                    lost = Some("a mapping of a file is not where its link says");
-                }
-                if let Err(why) = walked.objects.chains.add_mapping(vma) {
-                    lost = Some(why);
-                }
-            },
-            &mut |_| nodes += 1,
-        );
+        self.visit_vmas(&mut |vma| {
+            let vma = vma.get();
+            walked.vmas.add(Pages::of::<M>(&vma.peek()));
+            walked.objects.vmas += 1;
+            walked.objects.attrs += u64::from(vma.attrs_ptr().is_some());
+            walked.objects.links += u64::from(vma.link() != 0);
+            if let Err(why) = walked.objects.huge.add_mapping(vma) {
+                lost = Some(why);
+            }
+            if !vma.link_agrees() {
+                lost = Some("a mapping of a file is not where its link says");
+            }
+            if let Err(why) = walked.objects.chains.add_mapping(vma) {
+                lost = Some(why);
+            }
+        });
+        self.visit_nodes(&mut |_| nodes += 1);
+        walked.objects.arenas.add(self.count_arenas());
         lost.map_or(Ok(()), |why| Err(Unbalanced::Links(why)))?;
         walked.objects.nodes = nodes;
         walked.objects.uffds = self.count_contexts();

@@ -44,6 +44,7 @@ pub use pagemap::Mapped;
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
+use crate::space::arenas::lock::Over;
 use crate::space::vma::Vma;
 use core::fmt;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -109,8 +110,8 @@ impl<M: Mmu> Mm<M> {
 
     /// Copies what is mapped from `at` on, as far as it fits; returns how much that was.
     fn copy_lines(&self, mut at: VirtAddr, lines: &mut [Line; BATCH]) -> usize {
-        let guard = self.mmap_lock.read();
-        let held = self.held(&guard);
+        let guard = self.read(Over::All);
+        let held = guard.held();
         let heap = self.heap.range();
         let stack = VirtAddr(self.start_stack.load(Ordering::Relaxed));
         let mut copied = 0;

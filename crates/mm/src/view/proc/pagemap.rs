@@ -6,6 +6,7 @@ use crate::base::attrs::VmaView;
 use crate::entry::walk::Tables;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
+use crate::space::arenas::lock::Over;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -46,8 +47,8 @@ impl<M: Mmu> Mm<M> {
     fn look_up_pages(&self, asked: VirtRange, found: &mut [Mapped]) {
         let mut at = asked.start();
         while at < asked.end() {
-            let guard = self.mmap_lock.read();
-            let held = self.held(&guard);
+            let guard = self.read(Over::Range(VirtRange::new(at, asked.end())));
+            let held = guard.held();
             let view = held.find(at).map(Vma::view);
             let Some(view) = view.filter(|view| view.range.overlaps(asked)) else {
                 break;

@@ -5,6 +5,7 @@ use crate::base::attrs::{Prot, VmaFlags, VmaView};
 use crate::entry::walk::Tables;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
+use crate::space::arenas::lock::Over;
 use crate::space::vma::Vma;
 use core::fmt::{self, Write};
 use minflt_addr::VirtRange;
@@ -101,8 +102,8 @@ impl<M: Mmu> Mm<M> {
         let mut counts = Counts::default();
         let mut at = range.start();
         while at < range.end() {
-            let guard = self.mmap_lock.read();
-            let held = self.held(&guard);
+            let guard = self.read(Over::Range(VirtRange::new(at, range.end())));
+            let held = guard.held();
             let view = held.find(at).map(Vma::view);
             let Some(view) = view.filter(|view| view.range.overlaps(range)) else {
                 break;

@@ -6,6 +6,7 @@ use crate::base::error::MovePageError;
 use crate::base::huge_size::HugeSize;
 use crate::memory::alloc::Refuse;
 use crate::memory::frame::PIN;
+use crate::space::arenas::lock::Over;
 use crate::{Advice, MapRequest, Mm, Place, Prot, Sharing};
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::X86_64;
@@ -14,9 +15,9 @@ const PAGE: u64 = 2 << 20;
 const AT: VirtAddr = VirtAddr(1 << 40);
 
 fn frame(mm: &Mm<X86>) -> Pfn {
-    let guard = mm.mmap_lock.read();
-    let entry = mm
-        .held(&guard)
+    let reading = mm.read(Over::at(AT));
+    let entry = reading
+        .held()
         .tables()
         .huge_entry(HugeSize::Large, AT)
         .expect("a table")

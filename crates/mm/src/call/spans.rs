@@ -1,0 +1,78 @@
+//! Which arenas a call needs: those of its range, or all of them where it needs more than that.
+//!
+//! Limits of the process (`RLIMIT_AS`, `RLIMIT_MEMLOCK`, the number of mappings) are looked at first
+//! and counted later. Calls in several arenas at once could each stay within a limit and exceed it
+//! together. So near a limit they take all arenas, and what they look at is exact.
+
+use crate::base::attrs::VmaFlags;
+use crate::call::mmap::{Lock, MapRequest};
+use crate::call::place::Place;
+use crate::mm::Mm;
+use crate::space::arenas::lock::Over;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
+
+/// VMAs that one call adds at most.
+const MORE: u64 = 8;
+
+impl<M: Mmu> Mm<M> {
+    /// What a call needs that changes mappings in `range`.
+    pub(super) fn over(&self, range: VirtRange) -> Over {
+        match self.is_near_limit() {
+            true => Over::All,
+            false => Over::Range(range),
+        }
+    }
+
+    /// What a call needs that locks what is mapped in `range`.
+    pub(super) fn over_locked(&self, range: Option<VirtRange>) -> Over {
+        let limited = self.limit_memlock() != u64::MAX;
+        match range.filter(|_| !limited) {
+            Some(range) => self.over(range),
+            None => Over::All,
+        }
+    }
+
+    /// What an mmap needs: the arenas of where it wants to be, or the one of this CPU. Where there
+    /// is no place, all.
+    pub(super) fn over_request(&self, request: &MapRequest) -> Over {
+        if self.divided().is_none() {
+            return Over::All;
+        }
+        let locks = request.lock == Lock::Yes || self.flags_of_new() != VmaFlags::NONE;
+        if locks && self.limit_memlock() != u64::MAX {
+            return Over::All;
+        }
+        let wanted = match request.place {
+            Place::Any | Place::Hint(VirtAddr(0)) => None,
+            Place::Hint(at) | Place::Fixed(at) | Place::FixedNoReplace(at) => Some(at),
+        };
+        // A hint is rounded up to a page or a huge page, and a stack's gap behind it stays free.
+        let most = VirtAddr(M::Paging::user_end());
+        let slack = self.stack_gap_bytes().saturating_add(request.len);
+        let range = |at: VirtAddr| {
+            let start = at.min(VirtAddr(most.0 - 1));
+            VirtRange::new(start, VirtAddr(start.0.saturating_add(slack).min(most.0)))
+        };
+        match wanted {
+            Some(at) => self.over(range(at)),
+            None => self.over_anywhere(),
+        }
+    }
+
+    /// What an mmap needs that may go anywhere.
+    pub(super) fn over_anywhere(&self) -> Over {
+        let home = self.home().filter(|_| !self.is_near_limit());
+        home.map_or(Over::All, Over::Room)
+    }
+
+    /// Whether calls in all arenas together might exceed a limit that each of them keeps.
+    fn is_near_limit(&self) -> bool {
+        if self.divided().is_none() {
+            return false;
+        }
+        let sys = self.system();
+        let more = MORE * u64::from(sys.machine_cpus());
+        self.limit_as() != u64::MAX || self.map_count() + more > sys.max_map_count()
+    }
+}

@@ -1,0 +1,184 @@
+//! The division of an address space, and the arenas' beginning and end.
+//!
+//! An address space has what it is divided by from its creation, where that is the choice, and is
+//! divided by the first mmap after it has two threads: a program of one thread has one tree, one
+//! lock and Linux's layout. The call holds the outer lock and `mmap_lock` for writing, records every
+//! VMA in its arenas, and only then says that there are any. Whoever waited for `mmap_lock` looks
+//! again, and goes to the arenas. If memory runs out, the address space stays as it was, and a later
+//! mmap tries again.
+//!
+//! A lookup without a lock may still be in the old tree: its nodes are retired, and what it finds
+//! there are VMAs, whose sequence counts say whether they changed. What it does not find it looks
+//! for under a lock, in the arenas.
+
+use super::{Arena, Arenas, Division, Shelf, Span};
+use crate::base::config::AddressSpace;
+use crate::base::error::NoMemory;
+use crate::base::event::Event;
+use crate::mm::Mm;
+use crate::space::tree::{Node, Tree};
+use crate::system::System;
+use core::ptr::NonNull;
+use minflt_addr::VirtRange;
+use minflt_pgtable::Mmu;
+use minflt_sync::{Atomic, Ordering, this_cpu};
+
+impl<M: Mmu> System<M> {
+    /// What an address space is divided by, where that is the choice.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn new_arenas(&self) -> Result<Division<M>, NoMemory> {
+        if self.config.address_space == AddressSpace::Whole {
+            return Ok(Division(None));
+        }
+        let arenas = self.divisions.alloc(Arenas::new(self), self);
+        let arenas = arenas.map_err(|_| NoMemory)?;
+        Ok(Division(Some(arenas)))
+    }
+
+    /// Frees the arenas of an address space, and what they are found by.
+    ///
+    /// # Safety
+    /// 1. They are this system's, no other thread has them, and their trees are empty or retired.
+    pub(crate) unsafe fn free_arenas(&self, division: Division<M>) {
+        let Division(Some(gone)) = division else {
+            return;
+        };
+        // SAFETY: 1 of this function.
+        let all = unsafe { gone.as_ref() };
+        all.peek_each(|_, arena| {
+            // SAFETY: 1, 2: 1 of this function; each is found once.
+            unsafe { self.arenas.free(NonNull::from(arena), self) };
+        });
+        all.peek_shelves(|_, shelf: NonNull<Shelf<M>>| {
+            // SAFETY: 1, 2: 1 of this function; each is found once.
+            unsafe { self.shelves.free(shelf, self) };
+        });
+        // SAFETY: 1, 2: 1 of this function.
+        unsafe { self.divisions.free(gone, self) };
+    }
+}
+
+/// Arenas and shelves of an address space, for the ledger.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Counted {
+    pub(crate) divisions: u64,
+    pub(crate) shelves: u64,
+    pub(crate) arenas: u64,
+}
+
+impl Counted {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.divisions += other.divisions;
+        self.shelves += other.shelves;
+        self.arenas += other.arenas;
+    }
+}
+
+impl<M: Mmu> Mm<M> {
+    /// A thread comes.
+    pub(crate) fn thread_comes(&self) {
+        if let Some(arenas) = self.arenas() {
+            arenas.threads.add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A thread goes.
+    pub(crate) fn thread_goes(&self) {
+        if let Some(arenas) = self.arenas() {
+            arenas.threads.sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Divides it if it has several threads, and was not divided before.
+    ///
+    /// # Context
+    /// Holds nothing; sleeps for `mmap_lock`.
+    #[inline]
+    pub(crate) fn divide_if_shared(&self) {
+        if let Some(arenas) = self.arenas()
+            && self.divided().is_none()
+            && arenas.threads.load(Ordering::Relaxed)
+                >= self.system().config.address_space.threads()
+        {
+            // Without memory it goes on as it was.
+            let _divided = self.divide(arenas);
+        }
+    }
+
+    #[cold]
+    fn divide(&self, arenas: &Arenas<M>) -> Result<(), NoMemory> {
+        let _outer = arenas.outer.write();
+        let guard = self.mmap_lock.write();
+        if self.divided().is_some() {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        // SAFETY: 1: held by `guard`.
+        unsafe { crate::space::look::Held::over(self, Span::UNDIVIDED) }.each(|vma| {
+            let view = vma.view();
+            for number in arenas.span_of(view.range).numbers() {
+                if result.is_ok() {
+                    let range = view.range.intersect(arenas.addresses(number));
+                    let part = crate::base::attrs::VmaView { range, ..view };
+                    let arena = arenas.get(number);
+                    let arena = arena.map_or_else(|| arenas.make(self.system(), number, false), Ok);
+                    result = arena.and_then(|it| it.tree.insert(self.system(), &part, vma, None));
+                }
+            }
+        });
+        if result.is_err() {
+            arenas.peek_each(|_, arena| self.empty(&arena.tree));
+            return result;
+        }
+        // ORDERING: Release; pairs with [divided].
+        arenas.divided.store(1, Ordering::Release);
+        self.empty(&self.tree);
+        self.system().count(Event::MmDivided);
+        M::note(format_args!("mm divided into arenas"));
+        drop(guard);
+        Ok(())
+    }
+
+    /// Takes everything out of a tree; VMAs stay.
+    fn empty(&self, tree: &Tree<M>) {
+        tree.clear(&mut |node: NonNull<Node<M>>| {
+            // SAFETY: 1: taken out by that, under the lock.
+            unsafe { self.system().retire_node(node) };
+        });
+    }
+
+    /// Where an mmap goes that may go anywhere: the arena of this CPU, counted downwards from three
+    /// quarters of user space, away from programs and their heaps, and from libraries and stacks.
+    pub(crate) fn home(&self) -> Option<VirtRange> {
+        let arenas = self.divided()?;
+        let from = u32::from(arenas.geometry.last()) * 3 / 4;
+        let number = from.saturating_sub(this_cpu::<M>()) as u16;
+        let home = arenas.addresses(number);
+        (!home.is_empty()).then_some(home)
+    }
+
+    /// Its arenas, for the ledger.
+    pub(crate) fn count_arenas(&self) -> Counted {
+        let mut counted = Counted::default();
+        if let Some(arenas) = self.arenas() {
+            counted.divisions += 1;
+            arenas.peek_each(|_, _: &Arena<M>| counted.arenas += 1);
+            arenas.peek_shelves(|_, _| counted.shelves += 1);
+        }
+        counted
+    }
+
+    /// Adds to a count of mappings: those of other arenas write it meanwhile, if there are any.
+    #[inline(always)]
+    pub(crate) fn add_to(&self, count: &Atomic<u64, M>, change: i64) -> u64 {
+        if self.divided().is_some() {
+            let old = count.add(change as u64, Ordering::Relaxed);
+            return old.wrapping_add_signed(change);
+        }
+        let now = count.load(Ordering::Relaxed).wrapping_add_signed(change);
+        count.store(now, Ordering::Relaxed);
+        now
+    }
+}

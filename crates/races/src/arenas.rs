@@ -1,0 +1,60 @@
+//! What happens in the races about arenas, which are of 4 pages each where scenes map.
+
+use super::scenes::{boxed, expect, plays, warm};
+use super::stage::{Script, Stage};
+use minflt_mm::{Place, Prot, Signal};
+use minflt_pgtable::Paging;
+
+/// P65: a call over two arenas beside calls in the second.
+pub(super) fn overlapping<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
+    stage.map(1, 2);
+    stage.map(5, 6);
+    plays(vec![
+        boxed(move || {
+            stage.unmap(0, 8);
+            expect(stage, &stage.thread(), 1, Err(Signal::MapErr));
+        }),
+        boxed(move || {
+            stage.unmap(5, 1);
+            again(stage, 5);
+            stage.unmap(5, 1);
+        }),
+    ])
+}
+
+/// P66: two calls cut one mapping, which lies over a border, on both sides of that.
+pub(super) fn border<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
+    stage.map(1, 7);
+    let cuts = |page| {
+        boxed(move || {
+            stage.unmap(page, 1);
+            expect(stage, &stage.thread(), page, Err(Signal::MapErr));
+        })
+    };
+    plays(vec![cuts(2), cuts(5)])
+}
+
+/// P67: an address space is divided beside a call that waits for its lock.
+pub(super) fn division<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    warm(stage, 0);
+    plays(vec![
+        boxed(move || {
+            let _one_of_two = stage.thread();
+            again(stage, 2);
+        }),
+        boxed(move || {
+            let thread = stage.thread();
+            stage.unmap(0, 1);
+            expect(stage, &thread, 0, Err(Signal::MapErr));
+        }),
+    ])
+}
+
+/// Maps a page in place of whatever is there.
+fn again<P: Paging>(stage: Stage<'_, P>, n: u64) {
+    let mapped = stage
+        .mm
+        .mmap(Place::Fixed(stage.page(n)), P::page(), Prot::READ_WRITE);
+    assert_eq!(mapped, Ok(stage.page(n)), "there is memory");
+}
