@@ -11,8 +11,8 @@
 
 use core::error::Error;
 use minflt_mm::config::{
-    AnonRmap, Balancing, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge, Hugetlb, Linking,
-    Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
+    AnonRmap, AnonVmaPreparation, Balancing, ExchangeBy, FallbackOrder, FaultAround,
+    FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
 };
 use minflt_mm::{Config, Era, era};
 use minflt_races::{RACES, search};
@@ -35,6 +35,7 @@ const MINE: Era = Era {
         around: FaultAround::Adaptive,
         fault_around_age: FaultAroundAge::Old,
         anon_rmap: AnonRmap::Shared,
+        anon_vma_preparation: AnonVmaPreparation::OneFault,
         balancing: Balancing::Off,
         sleeping_locks: SleepingLocks::HandOff,
         hugetlb: Hugetlb::VmaLock,

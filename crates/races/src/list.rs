@@ -7,7 +7,7 @@ use super::{
     aba, advice, away, entries, files, forks, hints, huge_age, huge_moving, huge_tables, hugetlb,
     lineage, masks, migration, pins, promises, remaps, scenes, segments, stacks, vma_scenes,
 };
-use minflt_mm::config::{Balancing, ExchangeBy, FaultAroundAge, Linking};
+use minflt_mm::config::{AnonVmaPreparation, Balancing, ExchangeBy, FaultAroundAge, Linking};
 use minflt_mm::{Config, NegativeControl};
 use minflt_pgtable::Paging;
 
@@ -62,6 +62,15 @@ const LINKERS: About = About {
             ..config
         },
         false => config,
+    },
+    ..MEMORY
+};
+
+/// One fault allocates an anon_vma, in every lock mode.
+const PREPARERS: About = About {
+    staged: |config| Config {
+        anon_vma_preparation: AnonVmaPreparation::OneFault,
+        ..config
     },
     ..MEMORY
 };
@@ -180,6 +189,11 @@ races! {
         "a fault without a lock puts a table in below one that munmap freed";
     "P63-lock", "link-munmap-lock", vma_scenes::link_unmap, FreesUnlocked, "spf-2017",
         about: LINKERS => "munmap overlooks a table that a fault is putting in, and it is lost";
+    "P64", "prepare-munmap", vma_scenes::prepare_unmap, PreparesUnchecked, "spf-2017",
+        about: PREPARERS => "a fault without a lock gives an anon_vma to a VMA that munmap removed";
+    "P64-twice", "prepare-prepare", scenes::fault_fault, PreparesTwice, "spf-2017",
+        about: PREPARERS, seed: 2 =>
+        "two first faults each give their VMA an anon_vma, and one is lost";
     "P9-age", "age-munmap", vma_scenes::age_unmap, AgeHoles, "linux-4.13", seed: 2 =>
         "a walk under mmap_lock goes on in a table that munmap frees under the same lock";
     "P20", "around-truncate", files::around_truncate, TruncateUnmapsOnce, "fault-around-2014",

@@ -4,8 +4,8 @@ use super::kernels;
 use crate::error::Error;
 use crate::out::{out, outln, table_text};
 use minflt_mm::config::{
-    AnonRmap, Balancing, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge, Hugetlb, Linking,
-    Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
+    AnonRmap, AnonVmaPreparation, Balancing, ExchangeBy, FallbackOrder, FaultAround,
+    FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
 };
 use minflt_mm::{Config, ERAS};
 use minflt_pgtable::{About, AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
@@ -94,6 +94,7 @@ pub(crate) fn choice_table() -> Table {
         FaultAround,
         FaultAroundAge,
         AnonRmap,
+        AnonVmaPreparation,
         Balancing,
         Hugetlb,
         Prefetch

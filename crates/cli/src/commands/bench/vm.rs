@@ -240,6 +240,10 @@ fn refuse(args: &Bench, subject: Subject) -> Result<(), Error> {
         (choices.fault_around_order.is_some(), "--fault-around-order"),
         (choices.fault_around_age.is_some(), "--fault-around-age"),
         (choices.anon_rmap.is_some(), "--anon-rmap"),
+        (
+            choices.anon_vma_preparation.is_some(),
+            "--anon-vma-preparation",
+        ),
         (choices.numa_balancing.is_some(), "--numa-balancing"),
         (choices.hugetlb.is_some(), "--hugetlb"),
         (choices.prefetch.is_some(), "--prefetch"),

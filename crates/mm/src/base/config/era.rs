@@ -1,8 +1,8 @@
 //! The eras: named configurations. No other code knows their names.
 
 use super::{
-    AnonRmap, Balancing, Config, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge, Hugetlb,
-    Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
+    AnonRmap, AnonVmaPreparation, Balancing, Config, ExchangeBy, FallbackOrder, FaultAround,
+    FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
 };
 
 /// A generation of page-fault synchronization.
@@ -36,6 +36,7 @@ const fn config(
         around: FaultAround::Order0,
         fault_around_age: FaultAroundAge::Young,
         anon_rmap: AnonRmap::Exclusive,
+        anon_vma_preparation: AnonVmaPreparation::EachFault,
         balancing: Balancing::Off,
         hugetlb: Hugetlb::IMmap,
         prefetch: Prefetch::Nothing,

@@ -56,6 +56,8 @@ pub struct Config {
     pub fault_around_age: FaultAroundAge,
     /// How a reverse-map walk of an anonymous page takes the anon_vma lock.
     pub anon_rmap: AnonRmap,
+    /// Which of several first faults of a VMA allocates its anon_vma.
+    pub anon_vma_preparation: AnonVmaPreparation,
     /// Whether NUMA balancing migrates pages to the node that accesses them.
     pub balancing: Balancing,
     /// What keeps shared hugetlb page tables alive during a fault.
@@ -272,6 +274,17 @@ choices! {
         /// Not taken where the page provably has a single mapping; otherwise for writing. The 2012
         /// posting skipped it in every migration, which is unsound.
         Skipped = "skipped",
+    }
+}
+
+choices! {
+    /// Which of several first faults of a VMA allocates its anon_vma.
+    AnonVmaPreparation "anon-vma-preparation" {
+        /// Each, under `mmap_lock`; all but one free theirs again (Linux).
+        EachFault = "each-fault",
+        /// The one that gets `page_table_lock`; the others wait until that is free, and look again.
+        /// None of them waits for `mmap_lock`.
+        OneFault = "one-fault",
     }
 }
 
