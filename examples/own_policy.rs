@@ -13,6 +13,7 @@ use core::error::Error;
 use minflt_mm::config::{
     AnonRmap, AnonVmaPreparation, Balancing, ExchangeBy, FallbackOrder, FaultAround,
     FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
+    Zones,
 };
 use minflt_mm::{Config, Era, era};
 use minflt_races::{RACES, search};
@@ -40,6 +41,7 @@ const MINE: Era = Era {
         sleeping_locks: SleepingLocks::HandOff,
         hugetlb: Hugetlb::VmaLock,
         prefetch: Prefetch::Nothing,
+        zones: Zones::PerCpuGroup,
         own_lock: None,
         negative_control: None,
     },

@@ -6,7 +6,7 @@ use crate::words::{did_you_mean, distinct};
 use minflt_mm::config::{
     AnonRmap, AnonVmaPreparation, Balancing, ExchangeBy, FallbackOrder, FaultAround,
     FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
-    eras_without_files, eras_without_migration,
+    Zones, eras_without_files, eras_without_migration,
 };
 use minflt_mm::{Config, ERAS, Era, era};
 use minflt_workload::parse_size;
@@ -108,6 +108,7 @@ impl Choices {
         change!(self.numa_balancing, named, balancing: Balancing);
         change!(self.hugetlb, named, hugetlb: Hugetlb);
         change!(self.prefetch, named, prefetch: Prefetch);
+        change!(self.zones, named, zones: Zones);
         let refuse = |illegal| usage(format!("{}: refused: {illegal}", named.name));
         named.config.check().map_err(refuse)?;
         Ok(named)

@@ -6,6 +6,7 @@ use crate::out::{out, outln, table_text};
 use minflt_mm::config::{
     AnonRmap, AnonVmaPreparation, Balancing, ExchangeBy, FallbackOrder, FaultAround,
     FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
+    Zones,
 };
 use minflt_mm::{Config, ERAS};
 use minflt_pgtable::{About, AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
@@ -97,7 +98,8 @@ pub(crate) fn choice_table() -> Table {
         AnonVmaPreparation,
         Balancing,
         Hugetlb,
-        Prefetch
+        Prefetch,
+        Zones
     );
     table
 }

@@ -247,6 +247,7 @@ fn refuse(args: &Bench, subject: Subject) -> Result<(), Error> {
         (choices.numa_balancing.is_some(), "--numa-balancing"),
         (choices.hugetlb.is_some(), "--hugetlb"),
         (choices.prefetch.is_some(), "--prefetch"),
+        (choices.zones.is_some(), "--zones"),
         (!args.options.is_empty(), "--"),
     ];
     let option = given.into_iter().find_map(|(is, name)| is.then_some(name));

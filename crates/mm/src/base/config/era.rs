@@ -3,6 +3,7 @@
 use super::{
     AnonRmap, AnonVmaPreparation, Balancing, Config, ExchangeBy, FallbackOrder, FaultAround,
     FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
+    Zones,
 };
 
 /// A generation of page-fault synchronization.
@@ -40,6 +41,7 @@ const fn config(
         balancing: Balancing::Off,
         hugetlb: Hugetlb::IMmap,
         prefetch: Prefetch::Nothing,
+        zones: Zones::PerNode,
         own_lock: None,
         negative_control: None,
     }

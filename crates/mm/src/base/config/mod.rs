@@ -64,6 +64,8 @@ pub struct Config {
     pub hugetlb: Hugetlb,
     /// What a first-touch fault prefetches.
     pub prefetch: Prefetch,
+    /// Into how many zones the memory of a node is split.
+    pub zones: Zones,
     /// The lock of the fallback order `vma-own,mmap`; `None` with any other.
     pub own_lock: Option<OwnLock>,
     /// Negative control: a fix switched off on purpose. `None` outside race checks.
@@ -321,6 +323,16 @@ choices! {
         /// The cache line of the new page that the access is to, and the descriptor and same line
         /// of a frame that this CPU will allocate soon.
         Frame = "frame",
+    }
+}
+
+choices! {
+    /// Into how many zones, each with a lock and free lists, the memory of a node is split.
+    Zones "zones" {
+        /// None: one zone per node (Linux).
+        PerNode = "per-node",
+        /// One for each 32 CPUs of the node, which take frames from the others when it is empty.
+        PerCpuGroup = "per-cpu-group",
     }
 }
 
