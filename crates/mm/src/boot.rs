@@ -10,7 +10,7 @@ use crate::base::controls::check;
 use crate::base::error::BootError;
 use crate::base::huge_size::HugeSize;
 use crate::base::policy::MAX_NODES;
-use crate::entry::table::Exchanges;
+use crate::entry::table::{Exchanges, linkers_for};
 use crate::fault::stack::DEFAULT_GUARD_GAP;
 use crate::memory::alloc::pool::{NodePool, Pools};
 use crate::memory::alloc::{CpuFrames, Frames, zones_per_node};
@@ -28,7 +28,7 @@ use core::mem::ManuallyDrop;
 use core::ops::{Deref, Range};
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, PhysAddr};
-use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging};
+use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging, PtLock};
 use minflt_sync::rcu::{Patience, RcuCpu};
 use minflt_sync::slab::{Magazine, Pages};
 use minflt_sync::srcu::SrcuCpu;
@@ -259,6 +259,7 @@ impl<M: Mmu> System<M> {
         let rates = carve.per_cpu(nodes, |_| Rate::new());
         let pools = HugeSize::ALL.map(|_| carve.per_cpu(nodes, |_| NodePool::new()));
         let mutexes = carve.per_cpu(Huge::<M>::mutexes(cpus), FaultMutex::by(&config));
+        let linkers = carve.per_cpu(linkers_for(&config, cpus), |_| PtLock::new(()));
         let per_node = zones_per_node(&config, cpus, nodes, len);
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes * per_node));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
@@ -312,6 +313,7 @@ impl<M: Mmu> System<M> {
             shm: Segments::new(segment?, &config),
             huge: Huge::new(mutexes?, cpus, [region?, lock?, own?]),
             absent: map.absent(),
+            linkers: linkers?,
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.

@@ -28,7 +28,7 @@ use crate::pages::userfault::{Context, Waiter};
 use crate::space::tree::Node;
 use crate::space::vma::{Attrs, Vma};
 use minflt_addr::Pfn;
-use minflt_pgtable::{Mmu, SpaceId};
+use minflt_pgtable::{Mmu, PtLock, SpaceId};
 use minflt_sync::{Atomic, Counter, Instance, Ordering, PerCpu, Rcu, Slab, Srcu};
 
 /// The number of the slab of VMAs.
@@ -72,6 +72,8 @@ pub struct System<M: Mmu> {
     pub(crate) huge: Huge<M>,
     /// Frames that are no memory.
     pub(crate) absent: u64,
+    /// Locks under which leaf tables are linked, where speculative faults do that.
+    pub(crate) linkers: PerCpu<PtLock<M>, M>,
 }
 
 /// What each CPU has of its own.

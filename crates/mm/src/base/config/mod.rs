@@ -149,8 +149,9 @@ choices! {
         /// The parent table's lock for a table of leaf entries (since Linux 3.13);
         /// `page_table_lock` for the higher levels.
         ParentLock = "parent-lock",
-        /// The parent table's lock at every level, and speculative faults put tables in, too: they
-        /// look again, with the lock held, whether their mapping has changed.
+        /// The parent table's lock at every level, and for leaf tables that of a group of its
+        /// entries. Speculative faults put tables in, too: they look again, with the lock held,
+        /// whether their mapping has changed.
         EveryParent = "every-parent",
     }
 }

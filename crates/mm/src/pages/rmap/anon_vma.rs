@@ -32,7 +32,7 @@
 //! apart: one count for both let one anon_vma be reused twice (CVE-2022-42703).
 //!
 //! # Cost
-//! The first fault of a VMA takes the root's lock; no other fault does. Fork and split allocate a
+//! The first fault of a VMA takes the root's lock; no later fault does. Fork and split allocate a
 //! link for each generation.
 //!
 //! Linux: mm/rmap.c anon_vma_clone, anon_vma_fork, unlink_anon_vmas.
