@@ -167,8 +167,8 @@ fn for_many_cpus() -> Config {
 }
 
 /// CPUs of two groups write one shared line, not even a zone's: that of the address space, to which
-/// each adds its resident pages 4 times. With one zone per node, or with a counter that both add to,
-/// they write more.
+/// each adds its resident pages 4 times. With one zone per node, or with a counter that both add
+/// to, they write more.
 #[test]
 fn faults_of_two_groups_of_cpus_in_one_mapping_write_a_shared_line_eight_times() {
     let writes = |config| {

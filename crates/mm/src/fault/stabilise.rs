@@ -212,8 +212,8 @@ impl<'h, M: Mmu> Stable<'h, M> {
         }
     }
 
-    /// Without `mmap_lock` held: whether the VMA has an anon_vma after this, if nothing else need be
-    /// waited for.
+    /// Without `mmap_lock` held: whether the VMA has an anon_vma after this, if no other lock need
+    /// be waited for.
     ///
     /// # Errors
     /// When there is no memory.

@@ -61,8 +61,8 @@ fn only_the_first_fault_of_a_mapping_takes_the_anon_vma_lock() {
     }
 }
 
-/// `mm/pages/rmap/prepare.rs`: a first fault that prepares the anon_vma in its own lock mode does not
-/// fall back, and takes each lock once.
+/// `mm/pages/rmap/prepare.rs`: a first fault that prepares the anon_vma in its own lock mode does
+/// not fall back, and takes each lock once.
 #[test]
 fn one_first_fault_prepares_the_anon_vma_without_falling_back() {
     for name in ["spf-2017", "linux-6.15"] {

@@ -6,9 +6,9 @@
 //!
 //! # Idea
 //! Where [`Zones::PerCpuGroup`] is chosen, a node's memory is split evenly, by address, into a zone
-//! for each group of [`GROUP`] CPUs. A CPU asks its group's zone first, then the others of its node,
-//! then other nodes'. A frame returns to the zone that its number says, whichever CPU frees it, so
-//! zones do not drift.
+//! for each group of [`GROUP`] CPUs. A CPU asks its group's zone first, then the others of its
+//! node, then other nodes'. A frame returns to the zone that its number says, whichever CPU frees
+//! it, so zones do not drift.
 //!
 //! # Why it is correct
 //! A zone does not know whether it is a whole node: blocks merge inside a zone only, since a
@@ -137,10 +137,10 @@ impl<M: Mmu> Frames<M> {
         let per_node = self.zones_of_each();
         let mut unused = 0_u64;
         loop {
-            let left = (0..per_node).filter(|n| unused & 1 << n == 0);
+            let mut left = (0..per_node).filter(|n| unused & 1 << n == 0);
             let zone = |n| self.zones.get(node * per_node + n);
             let least = match per_node {
-                1 => left.last(),
+                1 => left.next(),
                 _ => left.min_by_key(|n| zone(*n).scanned()),
             };
             let Some(least) = least else {

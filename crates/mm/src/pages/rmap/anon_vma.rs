@@ -375,6 +375,12 @@ impl<M: Mmu> System<M> {
         Ok(unsafe { chain.as_ref() })
     }
 
+    /// Frees a link that [`Self::new_chain`] made, and nothing leads to.
+    pub(super) fn discard_new_chain(&self, chain: &Chain<M>) {
+        // SAFETY: 1, 2: made by the caller, and linked nowhere.
+        unsafe { self.chains.free(NonNull::from(chain), self) };
+    }
+
     /// Frees the links of a mapping, which are in no tree any more, and drops the references to
     /// anon_vmas that they were the last links of.
     pub(super) fn discard_chains(&self, vma: &Vma<M>) {

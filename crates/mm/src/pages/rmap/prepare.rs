@@ -75,8 +75,7 @@ struct Parts<'h, M: Mmu> {
 
 impl<M: Mmu> Parts<'_, M> {
     fn discard(self, sys: &System<M>) {
-        // SAFETY: 1, 2: made for this, and linked nowhere.
-        unsafe { sys.chains.free(NonNull::from(self.chain), sys) };
+        sys.discard_new_chain(self.chain);
         if self.fresh {
             sys.discard_anon_vma(NonNull::from(self.own));
         }
