@@ -11,8 +11,9 @@
 
 use core::error::Error;
 use minflt_mm::config::{
-    AddressSpace, AnonRmap, Balancing, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge,
-    Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
+    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, ExchangeBy, FallbackOrder, FaultAround,
+    FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
+    Zones,
 };
 use minflt_mm::{Config, Era, era};
 use minflt_races::{RACES, search};
@@ -36,10 +37,12 @@ const MINE: Era = Era {
         around: FaultAround::Adaptive,
         fault_around_age: FaultAroundAge::Old,
         anon_rmap: AnonRmap::Shared,
+        anon_vma_preparation: AnonVmaPreparation::OneFault,
         balancing: Balancing::Off,
         sleeping_locks: SleepingLocks::HandOff,
         hugetlb: Hugetlb::VmaLock,
         prefetch: Prefetch::Nothing,
+        zones: Zones::PerCpuGroup,
         own_lock: None,
         negative_control: None,
     },

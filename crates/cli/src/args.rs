@@ -207,7 +207,7 @@ pub(crate) struct Bench {
         "workload", "on", "threads", "rounds", "docs", "save", "cpus", "size", "ram", "swap", "machine",
         "extend_machine", "clear_beforehand", "why", "free", "flame", "profile", "era", "fallback_order", "protocol",
         "exchange", "reclamation", "rss", "sleeping_locks", "unmap", "address_space", "fault_around_order", "fault_around_age", "anon_rmap",
-        "numa_balancing", "hugetlb", "prefetch", "linking", "options",
+        "anon_vma_preparation", "numa_balancing", "hugetlb", "prefetch", "zones", "linking", "options",
     ])]
     pub(crate) proof: bool,
     /// Run everything so often, the rows in turn; tables show the median round.
@@ -327,6 +327,9 @@ pub(crate) struct Choices {
     /// Override how anonymous reverse-map walks hold the anon_vma lock.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) anon_rmap: Option<String>,
+    /// Override which of several first faults of a mapping allocates its anon_vma.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) anon_vma_preparation: Option<String>,
     /// Override NUMA balancing: whether pages migrate to the node of the threads that use them.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) numa_balancing: Option<String>,
@@ -340,6 +343,9 @@ pub(crate) struct Choices {
         value_name = "CHOICE"
     )]
     pub(crate) prefetch: Option<String>,
+    /// Override into how many zones, each with a lock, a node's memory is split.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) zones: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]

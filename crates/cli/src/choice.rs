@@ -4,9 +4,9 @@ use crate::args::Choices;
 use crate::error::{Error, usage};
 use crate::words::{did_you_mean, distinct};
 use minflt_mm::config::{
-    AddressSpace, AnonRmap, Balancing, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge,
-    Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
-    eras_without_files, eras_without_migration,
+    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, ExchangeBy, FallbackOrder, FaultAround,
+    FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
+    Zones, eras_without_files, eras_without_migration,
 };
 use minflt_mm::{Config, ERAS, Era, era};
 use minflt_workload::parse_size;
@@ -105,9 +105,11 @@ impl Choices {
         change!(self.fault_around_order, named, around: FaultAround);
         change!(self.fault_around_age, named, fault_around_age: FaultAroundAge);
         change!(self.anon_rmap, named, anon_rmap: AnonRmap);
+        change!(self.anon_vma_preparation, named, anon_vma_preparation: AnonVmaPreparation);
         change!(self.numa_balancing, named, balancing: Balancing);
         change!(self.hugetlb, named, hugetlb: Hugetlb);
         change!(self.prefetch, named, prefetch: Prefetch);
+        change!(self.zones, named, zones: Zones);
         let refuse = |illegal| usage(format!("{}: refused: {illegal}", named.name));
         named.config.check().map_err(refuse)?;
         Ok(named)

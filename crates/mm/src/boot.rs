@@ -10,10 +10,10 @@ use crate::base::controls::check;
 use crate::base::error::BootError;
 use crate::base::huge_size::HugeSize;
 use crate::base::policy::MAX_NODES;
-use crate::entry::table::Exchanges;
+use crate::entry::table::{Exchanges, linkers_for};
 use crate::fault::stack::DEFAULT_GUARD_GAP;
 use crate::memory::alloc::pool::{NodePool, Pools};
-use crate::memory::alloc::{CpuFrames, Frames};
+use crate::memory::alloc::{CpuFrames, Frames, zones_per_node};
 use crate::memory::commit::Commit;
 use crate::memory::frame::{Frame, FrameTable, Use};
 use crate::memory::rss::{self, Slots};
@@ -28,7 +28,7 @@ use core::mem::ManuallyDrop;
 use core::ops::{Deref, Range};
 use core::ptr::NonNull;
 use minflt_addr::{Pfn, PhysAddr};
-use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging};
+use minflt_pgtable::{AccessBits, CasAbility, Mmu, Paging, PtLock};
 use minflt_sync::rcu::{Patience, RcuCpu};
 use minflt_sync::slab::{Magazine, Pages};
 use minflt_sync::srcu::SrcuCpu;
@@ -259,7 +259,9 @@ impl<M: Mmu> System<M> {
         let rates = carve.per_cpu(nodes, |_| Rate::new());
         let pools = HugeSize::ALL.map(|_| carve.per_cpu(nodes, |_| NodePool::new()));
         let mutexes = carve.per_cpu(Huge::<M>::mutexes(cpus), FaultMutex::by(&config));
-        let zones = carve.cut(Frames::<M>::zone_bytes(nodes));
+        let linkers = carve.per_cpu(linkers_for(&config, cpus), |_| PtLock::new(()));
+        let per_node = zones_per_node(&config, cpus, nodes, len);
+        let zones = carve.cut(Frames::<M>::zone_bytes(nodes * per_node));
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let words = carve.cut(swap.word_bytes());
         let reserved = (carve.used as u64).div_ceil(M::Paging::page()) + 1;
@@ -272,9 +274,10 @@ impl<M: Mmu> System<M> {
         let swap = unsafe { SwapArea::new(words?.cast(), swap, &table, nodes, reserved) }?;
         let kept = swap.frames() / u64::from(nodes);
         let pages = map.present.saturating_sub(reserved + swap.frames());
-        let zone = |node| Frames::zone(&table, (node, nodes), (reserved, kept), map.first);
+        let split = (nodes, per_node);
+        let zone = |number| Frames::zone(&table, (number, split), (reserved, kept), map.first);
         // SAFETY: 1: cut off just now.
-        let zones = unsafe { PerCpu::build(zones?, nodes, zone) };
+        let zones = unsafe { PerCpu::build(zones?, nodes * per_node, zone) };
         let [slabs @ .., division, shelf, arena] = magazines;
         let [slabs @ .., region, lock, own] = slabs;
         let [slabs @ .., cache, cache_node, link, segment] = slabs;
@@ -314,6 +317,7 @@ impl<M: Mmu> System<M> {
             shelves: Slab::new(16, shelf?, Pages::Leave),
             arenas: Slab::new(17, arena?, Pages::Leave),
             absent: map.absent(),
+            linkers: linkers?,
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.

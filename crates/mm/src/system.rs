@@ -29,7 +29,7 @@ use crate::space::arenas::{Arena, Arenas, Shelf};
 use crate::space::tree::Node;
 use crate::space::vma::{Attrs, Vma};
 use minflt_addr::Pfn;
-use minflt_pgtable::{Mmu, SpaceId};
+use minflt_pgtable::{Mmu, PtLock, SpaceId};
 use minflt_sync::{Atomic, Counter, Instance, Ordering, PerCpu, Rcu, Slab, Srcu};
 
 /// The number of the slab of VMAs.
@@ -76,6 +76,8 @@ pub struct System<M: Mmu> {
     pub(crate) arenas: Slab<Arena<M>, M>,
     /// Frames that are no memory.
     pub(crate) absent: u64,
+    /// Locks under which leaf tables are linked, where speculative faults do that.
+    pub(crate) linkers: PerCpu<PtLock<M>, M>,
 }
 
 /// What each CPU has of its own.

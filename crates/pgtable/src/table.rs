@@ -214,6 +214,12 @@ pub fn span_of<P: Paging>(addr: VirtAddr, level: u32) -> VirtRange {
 }
 
 impl<M: Mmu> EntryRef<'_, M> {
+    /// Where the entry lies in the host's memory.
+    #[must_use]
+    pub fn host_addr(self) -> usize {
+        core::ptr::from_ref(self.word).addr()
+    }
+
     /// Reads at full width.
     #[inline(always)]
     #[must_use]

@@ -8,7 +8,9 @@ use super::{
     hugetlb, lineage, masks, migration, pins, promises, remaps, scenes, segments, stacks,
     vma_scenes,
 };
-use minflt_mm::config::{AddressSpace, Balancing, ExchangeBy, FaultAroundAge, Linking};
+use minflt_mm::config::{
+    AddressSpace, AnonVmaPreparation, Balancing, ExchangeBy, FaultAroundAge, Linking,
+};
 use minflt_mm::{Config, NegativeControl};
 use minflt_pgtable::Paging;
 
@@ -63,6 +65,15 @@ const LINKERS: About = About {
             ..config
         },
         false => config,
+    },
+    ..MEMORY
+};
+
+/// One fault allocates an anon_vma, in every lock mode.
+const PREPARERS: About = About {
+    staged: |config| Config {
+        anon_vma_preparation: AnonVmaPreparation::OneFault,
+        ..config
     },
     ..MEMORY
 };
@@ -203,6 +214,11 @@ races! {
         "a fault without a lock puts a table in below one that munmap freed";
     "P63-lock", "link-munmap-lock", vma_scenes::link_unmap, FreesUnlocked, "spf-2017",
         about: LINKERS => "munmap overlooks a table that a fault is putting in, and it is lost";
+    "P64", "prepare-munmap", vma_scenes::prepare_unmap, PreparesUnchecked, "spf-2017",
+        about: PREPARERS => "a fault without a lock gives an anon_vma to a VMA that munmap removed";
+    "P64-twice", "prepare-prepare", scenes::fault_fault, PreparesTwice, "spf-2017",
+        about: PREPARERS, seed: 2 =>
+        "two first faults each give their VMA an anon_vma, and one is lost";
     "P65", "arenas-overlap", arenas::overlapping, FirstArenaOnly, "spf-2017", about: ARENAS =>
         "two calls with an arena in common change one mapping";
     "P66", "arena-border", arenas::border, ReachIgnored, "spf-2017", about: ARENAS =>

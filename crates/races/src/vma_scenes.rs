@@ -53,6 +53,22 @@ pub(super) fn link_unmap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     ])
 }
 
+/// P64: the first faults of a mapping, without a lock, beside munmap of it.
+pub(super) fn prepare_unmap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
+    stage.map(0, 2);
+    plays(vec![
+        boxed(move || {
+            let thread = stage.thread();
+            zero_or_nothing(stage, &thread, 0);
+            zero_or_nothing(stage, &thread, 1);
+        }),
+        boxed(move || {
+            stage.unmap(0, 2);
+            expect(stage, &stage.thread(), 0, Err(Signal::MapErr));
+        }),
+    ])
+}
+
 /// Pages that a table of leaf entries covers.
 fn leaf_span<P: Paging>() -> u64 {
     1 << (span_shift::<P>(1) - P::shift())

@@ -7,7 +7,8 @@
 )]
 
 use minflt_mm::config::{
-    ExchangeBy, FallbackOrder, Linking, Protocol, Reclamation, Rss, Unmap, eras_without_files,
+    AnonVmaPreparation, ExchangeBy, FallbackOrder, Linking, Protocol, Reclamation, Rss, Unmap,
+    eras_without_files,
 };
 use minflt_mm::{Check, Config, ERAS, NegativeControl, era};
 use minflt_races::{Format, RACES, Race, Searched, race, search, search_on, shortest, show, tour};
@@ -158,6 +159,7 @@ fn every_race_is_clean_on_every_format_native_and_emulated() {
 fn speculative_rcu() -> Config {
     Config {
         linking: Linking::EveryParent,
+        anon_vma_preparation: AnonVmaPreparation::OneFault,
         reclamation: Reclamation::Rcu,
         unmap: Unmap::Downgrade,
         ..era("spf-2017").expect("an era").config
@@ -170,7 +172,7 @@ fn no_race_is_found_where_speculation_is_protected_by_rcu_and_puts_tables_in() {
         holds_in(
             race,
             speculative_rcu(),
-            "spf-2017 with RCU and every-parent",
+            "spf-2017 with RCU, every-parent and one-fault",
         );
     }
 }

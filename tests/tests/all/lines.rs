@@ -3,7 +3,7 @@
 use core::cell::RefCell;
 use minflt_addr::VirtAddr;
 use minflt_host::{Door, HostWith};
-use minflt_mm::config::FaultAround;
+use minflt_mm::config::{AnonVmaPreparation, FaultAround, Linking, Reclamation, Rss, Zones};
 use minflt_mm::{Config, Event, MapRequest, Place, Prot, Sharing, Swap, System, era};
 use minflt_pgtable::X86_64;
 use minflt_sync::{Instance, Kind};
@@ -69,7 +69,17 @@ enum Mappings {
 
 /// The places that one CPU writes and another touches, with how often they are written.
 fn shared(era: &minflt_mm::Era, mappings: Mappings) -> BTreeMap<String, u64> {
-    let sys = boot_on::<M>(machine(2, 64 << 20), era.config, Swap::None);
+    shared_by(era.config, mappings, (2, 64 << 20), [0, 1])
+}
+
+/// The same of two CPUs of a machine of so many, with so many bytes.
+fn shared_by(
+    config: Config,
+    mappings: Mappings,
+    (all, ram): (u32, usize),
+    cpus: [u32; 2],
+) -> BTreeMap<String, u64> {
+    let sys = boot_on::<M>(machine(all, ram), config, Swap::None);
     let boot = sys.machine().enter(0);
     let mm = sys.new_mm().expect("memory");
     let span = PAGES * PAGE;
@@ -84,7 +94,8 @@ fn shared(era: &minflt_mm::Era, mappings: Mappings) -> BTreeMap<String, u64> {
         mm.mmap(second, span, prot).expect("a place");
     }
     drop(boot);
-    let both = [0, 1].map(|cpu| lines_of(&sys, &mm, cpu, base + u64::from(cpu) * span));
+    let ranges = [(cpus[0], base), (cpus[1], base + span)];
+    let both = ranges.map(|(cpu, first)| lines_of(&sys, &mm, cpu, first));
     assert_eq!(sys.count_of(Event::AnonWrite), 2 * PAGES);
     let places = places(&sys, &both);
     let mm = mm;
@@ -141,6 +152,77 @@ fn a_speculative_fault_in_a_range_of_its_own_writes_no_shared_line() {
         assert!(beyond <= faults / 16, "{name}: {places:?}");
         println!("{name}: {places:?}");
     }
+}
+
+/// Speculation with every choice for many CPUs.
+fn for_many_cpus() -> Config {
+    Config {
+        linking: Linking::EveryParent,
+        reclamation: Reclamation::Rcu,
+        rss: Rss::PerCpu,
+        anon_vma_preparation: AnonVmaPreparation::OneFault,
+        zones: Zones::PerCpuGroup,
+        ..era("spf-2017").expect("an era").config
+    }
+}
+
+/// CPUs of two groups write one shared line, not even a zone's: that of the address space, to which
+/// each adds its resident pages 4 times. With one zone per node, or with a counter that both add
+/// to, they write more.
+#[test]
+fn faults_of_two_groups_of_cpus_in_one_mapping_write_a_shared_line_eight_times() {
+    let writes = |config| {
+        let places = shared_by(config, Mappings::One, (64, 256 << 20), [0, 32]);
+        println!("{places:?}");
+        let of_zones = places.iter().filter(|(place, _)| place.contains("zone"));
+        let zones = of_zones.map(|(_, writes)| writes).sum::<u64>();
+        (places.values().sum::<u64>(), zones)
+    };
+    assert_eq!(writes(for_many_cpus()), (8, 0));
+    let (_, zones) = writes(Config {
+        zones: Zones::PerNode,
+        ..for_many_cpus()
+    });
+    assert!(zones > 0);
+    let (all, zones) = writes(Config {
+        rss: Rss::Atomic,
+        ..for_many_cpus()
+    });
+    assert_eq!((all / (2 * (PAGES - WARM)), zones), (1, 0));
+}
+
+/// A CPU that has used up the zone of its group gets the rest of the node's memory as well.
+#[test]
+fn a_cpu_gets_the_memory_of_all_zones() {
+    let touched = |zones| {
+        let config = Config {
+            zones,
+            ..for_many_cpus()
+        };
+        let sys = boot_on::<M>(machine(64, 64 << 20), config, Swap::None);
+        let cpu = sys.machine().enter(40);
+        let mm = sys.new_mm().expect("memory");
+        // More than there is, but neither of the two.
+        let bases = [0, 1].map(|_| mm.mmap(Place::Any, 40 << 20, Prot::READ_WRITE));
+        let bases = bases.map(|base| base.expect("a hole").0);
+        let pages = {
+            let thread = mm.thread();
+            let all = bases
+                .iter()
+                .flat_map(|base| (0..(40 << 20) / PAGE).map(move |page| base + page * PAGE));
+            all.take_while(|at| thread.store(VirtAddr(*at), 1).is_ok())
+                .count()
+        };
+        assert!(pages < 2 * (40 << 20) / PAGE as usize, "all of it");
+        drop(mm);
+        drop(cpu);
+        let _cpu = sys.machine().enter(0);
+        sys.check_ledger(&[]).expect("nothing is left");
+        pages
+    };
+    let (one, two) = (touched(Zones::PerNode), touched(Zones::PerCpuGroup));
+    assert!(one > 8192, "more than half of the memory: {one}");
+    assert_eq!(one, two);
 }
 
 #[test]

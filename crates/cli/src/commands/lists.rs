@@ -4,8 +4,9 @@ use super::kernels;
 use crate::error::Error;
 use crate::out::{out, outln, table_text};
 use minflt_mm::config::{
-    AddressSpace, AnonRmap, Balancing, ExchangeBy, FallbackOrder, FaultAround, FaultAroundAge,
-    Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
+    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, ExchangeBy, FallbackOrder, FaultAround,
+    FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
+    Zones,
 };
 use minflt_mm::{Config, ERAS};
 use minflt_pgtable::{About, AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
@@ -95,9 +96,11 @@ pub(crate) fn choice_table() -> Table {
         FaultAround,
         FaultAroundAge,
         AnonRmap,
+        AnonVmaPreparation,
         Balancing,
         Hugetlb,
-        Prefetch
+        Prefetch,
+        Zones
     );
     table
 }

@@ -24,6 +24,14 @@
 //! walk on; open the PTE: VMA changed?
 //! ```
 //!
+//! The lock of T is that of its descriptor, but for a T whose entries are leaf tables: each thread
+//! has one of these to put in when it starts. There each [`GROUP_BYTES`] of entries have a lock, of
+//! an array of the system's, and munmap holds each once that has an entry in its range.
+//!
+//! Of the tables above leaves, one serves all threads of a process that start at the same moment.
+//! So there a fault first waits until T's lock is free and looks at e again; it makes C with the
+//! lock of T held, if a trylock gets it. A leaf table is made before T is locked.
+//!
 //! # Why it is correct
 //! - *No table is lost.* munmap frees T only where it unmaps all that T overlaps, the fault's VMA
 //!   with it, whose count is odd by then. Whoever locks T later than munmap sees that and puts
@@ -34,26 +42,39 @@
 //!   unlinked.
 //!
 //! # Cost
-//! A fence for each zap, and in munmap a lock of each table above leaves that it looks into for
-//! tables to free.
+//! A fence for each zap, and in munmap a lock of each table above leaves, or group of its entries,
+//! that it looks into for tables to free.
 //!
 //! As locks of page-table nodes in CortenMM (SOSP 2025), but for one step: those hold the lock of
 //! the lowest table that covers a call's range throughout it.
 
 use crate::base::check::Check;
-use crate::base::config::{ExchangeBy, Linking, NegativeControl, Protocol};
+use crate::base::config::{Config, ExchangeBy, Linking, NegativeControl, Protocol};
 use crate::base::error::NoMemory;
 use crate::base::event::Event;
 use crate::memory::frame::Use;
 use crate::mm::Mm;
 use crate::system::System;
+use core::ops::Range;
 use core::ptr::NonNull;
 use minflt_addr::Pfn;
 use minflt_pgtable::{
-    Exchange, Grant, Missing, Mmu, Paging, PtLock, Pte, Table, entries_of, table_bytes, table_order,
+    EntryRef, Exchange, Grant, Missing, Mmu, Paging, PtLock, Pte, Table, entries_of, table_bytes,
+    table_order,
 };
 use minflt_sync::slab::POISON;
 use minflt_sync::{Callback, Ordering};
+
+/// Entries in so many bytes of a table share a lock under which leaf tables are linked.
+const GROUP_BYTES: u64 = 256;
+
+/// How many such locks a system has.
+pub(crate) const fn linkers_for(config: &Config, cpus: u32) -> u32 {
+    match config.linking {
+        Linking::EveryParent => cpus,
+        Linking::MmLock | Linking::ParentLock => 0,
+    }
+}
 
 /// How entries are exchanged without a page-table lock, by configuration and CPU features.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,6 +145,10 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<(), NoMemory> {
         let sys = self.system();
         let level = place.level;
+        let alone = sys.config.linking == Linking::EveryParent && level > 1;
+        if alone && !sys.lacks(NegativeControl::LinksUnderOwnLock) {
+            return self.populate_alone(place, unchanged);
+        }
         let fresh = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
         let mine = if sys.lacks(NegativeControl::BlindPopulate) {
             place.entry.store(Pte::table(fresh, level));
@@ -144,6 +169,51 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
+    /// As [`Self::populate`], for a table that many faults need at the same moment: the fault that
+    /// gets the parent's lock makes it, and the others wait until that is free and look again.
+    fn populate_alone(
+        &self,
+        place: &Missing<'_, M>,
+        unchanged: Option<Unchanged<'_>>,
+    ) -> Result<(), NoMemory> {
+        let (sys, entry, level) = (self.system(), place.entry, place.level);
+        let lock = self.table_lock(place.table);
+        let missing = || entry.load().is_none_at(level);
+        let held = loop {
+            lock.wait_free();
+            if !missing() {
+                return Ok(());
+            }
+            if let Some(held) = lock.try_lock() {
+                break held;
+            }
+        };
+        if Self::still_holds(sys, unchanged) && missing() {
+            let fresh = Self::new_table(sys, level - 1).ok_or(NoMemory)?;
+            entry.store(Pte::table(fresh, level));
+            sys.count(Event::TablesInstalled);
+            M::note(format_args!("level {level} table: frame {fresh} put in"));
+        }
+        drop(held);
+        Self::linked(unchanged);
+        Ok(())
+    }
+
+    /// Whether what was sampled is unchanged. The parent's lock is held.
+    fn still_holds(sys: &System<M>, unchanged: Option<Unchanged<'_>>) -> bool {
+        let trusting = sys.lacks(NegativeControl::LinksUnchecked);
+        trusting || unchanged.is_none_or(|unchanged| unchanged())
+    }
+
+    /// The parent's lock was released.
+    fn linked(unchanged: Option<Unchanged<'_>>) {
+        if unchanged.is_some() {
+            // ORDERING: fence SeqCst; pairs with [table-link]: the fault looks at the count again
+            // after this, when it opens a PTE.
+            M::fence(Ordering::SeqCst);
+        }
+    }
+
     /// Links `table` if the entry is still empty, and what was sampled `unchanged`; returns whether
     /// it did.
     pub(crate) fn link_table(
@@ -158,18 +228,13 @@ impl<M: Mmu> Mm<M> {
             Protocol::CompareExchange => entry.cas(self.exchange(), none, value).is_ok(),
             Protocol::MmLock | Protocol::TableLock => {
                 let held = self.linker_lock(place, table).lock();
-                let trusting = self.system().lacks(NegativeControl::LinksUnchecked);
-                let holds = trusting || unchanged.is_none_or(|unchanged| unchanged());
+                let holds = Self::still_holds(self.system(), unchanged);
                 let free = holds && entry.load().is_none_at(level);
                 if free {
                     entry.store(value);
                 }
                 drop(held);
-                if unchanged.is_some() {
-                    // ORDERING: fence SeqCst; pairs with [table-link]: the fault looks at the count
-                    // again after this, when it opens a PTE.
-                    M::fence(Ordering::SeqCst);
-                }
+                Self::linked(unchanged);
                 free
             }
         }
@@ -187,8 +252,34 @@ impl<M: Mmu> Mm<M> {
                 &sys.frames.get(table).table_lock
             }
             Linking::ParentLock if lowest => &sys.frames.get(place.table).table_lock,
+            Linking::EveryParent if lowest => self.group_lock(place.table, place.entry),
             Linking::EveryParent => &sys.frames.get(place.table).table_lock,
             Linking::MmLock | Linking::ParentLock => &self.page_table_lock,
+        }
+    }
+
+    /// Where speculative faults put tables in: the lock of a group of entries for leaf tables, of
+    /// which `entry` is one.
+    fn group_lock(&self, table: Pfn, entry: EntryRef<'_, M>) -> &PtLock<M> {
+        let linkers = &self.system().linkers;
+        let page = M::Paging::page();
+        let at = table.0 * page + (entry.host_addr() as u64 & (page - 1));
+        linkers.get((at / GROUP_BYTES % u64::from(linkers.count())) as u32)
+    }
+
+    /// Where speculative faults put tables in: holds each lock once that they link tables under
+    /// below some entries of a table. Who locks it later puts no table in.
+    pub(crate) fn wait_for_linkers(&self, table: Table<'_, M>, level: u32, entries: Range<usize>) {
+        if level > 1 {
+            return drop(self.table_lock(table.pfn()).lock());
+        }
+        let mut last = core::ptr::null();
+        for index in entries {
+            let lock = self.group_lock(table.pfn(), table.entry(index));
+            if !core::ptr::eq(lock, last) {
+                drop(lock.lock());
+                last = lock;
+            }
         }
     }
 

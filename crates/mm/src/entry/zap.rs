@@ -406,14 +406,13 @@ impl<'m, M: Mmu> Zap<'m, M> {
         }
         let mm = self.mm();
         let locks = !mm.system().lacks(NegativeControl::FreesUnlocked);
-        if self.others == Others::Some && mm.links_speculatively() && locks {
-            // Who locks it later puts no table in.
-            drop(mm.table_lock(table).lock());
-        }
         let table = self.tables.table(table, level);
         let shift = span_shift::<M::Paging>(level);
         let start = range.start().align_down(shift);
         let (first, end) = indices::<M>(range, level);
+        if self.others == Others::Some && mm.links_speculatively() && locks {
+            mm.wait_for_linkers(table, level, first..end);
+        }
         let mut next = first;
         while let Some((index, value)) = table.used_from(next, end, level) {
             next = index + 1;

@@ -7,7 +7,7 @@
 
 use super::stabilise::{Can, Stable};
 use super::{Fault, Stop, Why};
-use crate::base::config::{Linking, NegativeControl, Prefetch, Protocol};
+use crate::base::config::{AnonVmaPreparation, Linking, NegativeControl, Prefetch, Protocol};
 use crate::base::error::NoMemory;
 use crate::base::policy::{Policy, PolicyMode};
 use crate::entry::slot::Hold;
@@ -26,7 +26,7 @@ impl<M: Mmu> Fault<'_, M> {
             return Ok(());
         }
         match stable.can() {
-            Can::Look => Err(Why::NoAnonVma.into()),
+            Can::Look => self.prepare_or(stable, Why::NoAnonVma),
             // Only a frame of its own needs one. Linux: do_anonymous_page; under a VMA's lock
             // since v6.10.
             Can::GrowTables | Can::Grow if self.access == Access::Read => Ok(()),
@@ -41,9 +41,20 @@ impl<M: Mmu> Fault<'_, M> {
                 held.prepare_anon_vma(stable.vma).map_err(|_| Stop::Oom)
             }
             Can::GrowTables if self.mm.system().lacks(NegativeControl::AnonVmaBeforeLock) => Ok(()),
-            Can::GrowTables => Err(Why::NeedsMmapLock.into()),
+            Can::GrowTables => self.prepare_or(stable, Why::NeedsMmapLock),
             Can::Grow => stable.prepare_anon_vma(),
         }
+    }
+
+    /// Without `mmap_lock` held: the VMA has an anon_vma after this, or the fault falls back, for
+    /// this reason.
+    #[inline(always)]
+    fn prepare_or(&self, stable: &Stable<'_, M>, why: Why) -> Result<(), Stop> {
+        let one = AnonVmaPreparation::OneFault;
+        if self.mm.system().config.anon_vma_preparation == one && stable.try_prepare_anon_vma()? {
+            return Ok(());
+        }
+        Err(why.into())
     }
 
     /// The leaf entry; missing tables above it are linked where the lock mode permits.

@@ -11,10 +11,12 @@
 use super::{Signal, Stop, Why};
 use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::config::NegativeControl;
+use crate::base::error::NoMemory;
 use crate::entry::slot::{Hold, Slot};
 use crate::entry::walk::Tables;
 use crate::memory::lifetime::Grace;
 use crate::mm::Mm;
+use crate::pages::rmap::prepare::Prepared;
 use crate::space::arenas::lock::Reading;
 use crate::space::look::Held;
 use crate::space::vma::Vma;
@@ -204,6 +206,22 @@ impl<'h, M: Mmu> Stable<'h, M> {
             By::MmapLock(held) => held.prepare_anon_vma(self.vma).map_err(|_| Stop::Oom),
             By::VmaLock | By::Sample(_) => Err(Why::NeedsMmapLock.into()),
         }
+    }
+
+    /// Without `mmap_lock` held: whether the VMA has an anon_vma after this, if no other lock need
+    /// be waited for.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    #[cold]
+    pub(super) fn try_prepare_anon_vma(&self) -> Result<bool, Stop> {
+        if let By::MmapLock(_) = self.by {
+            return Ok(false);
+        }
+        let unchanged = || self.hold().check().is_ok();
+        let prepared = self.tables.mm().try_prepare_anon_vma(self.vma, unchanged);
+        let prepared = prepared.map_err(|NoMemory| Stop::Oom)?;
+        Ok(prepared == Prepared::Yes)
     }
 
     /// The same where it may have one.

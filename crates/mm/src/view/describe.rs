@@ -56,7 +56,7 @@ impl Place {
         Some(match (self.object, field) {
             ("mm", "mmap_lock") => "mmap_lock",
             ("mm", "page_table_lock") => "page_table_lock",
-            ("frame", "table_lock") => "page-table lock of a table",
+            ("frame", "table_lock") | ("linkers", _) => "page-table lock of a table",
             ("vma", "lock" | "refcnt") => "VMA lock",
             ("anon_vma", _) => "anon_vma lock",
             ("file", "i_mmap") => "i_mmap lock",
@@ -233,6 +233,7 @@ impl<M: Mmu> System<M> {
         let pool = |node| place("node", node, "free huge pages");
         let mutex = |number| place("fault mutex", number, "lock");
         let rate = |(node, _)| place("node", node, "pages moved to it");
+        let linkers = |(number, _)| place("linkers", number, "lock");
         (self.frames.list_at(at).map(of_cpu("free frames")))
             .or_else(|| self.srcu.cpu_at(at).map(of_cpu("srcu")))
             .or_else(|| self.rcu.cpu_at(at).map(of_cpu("rcu")))
@@ -245,6 +246,7 @@ impl<M: Mmu> System<M> {
             .or_else(|| self.frames.giant.node_at(at).map(pool))
             .or_else(|| self.numa.rates.find(at).map(rate))
             .or_else(|| self.huge.mutex_at(at).map(mutex))
+            .or_else(|| self.linkers.find(at).map(linkers))
     }
 
     fn in_frame(&self, pfn: Pfn, offset: usize) -> Place {

@@ -134,6 +134,31 @@ const STORIES: &[Story] = &[
         ],
     ),
     story(
+        "P64",
+        UseAfterFree,
+        &["load two pages", "munmap"],
+        [
+            "A speculative fault has found a VMA without an anon_vma. munmap removes the VMA and \
+             frees its links. The fault then locks mmap_lock and gives the removed VMA an \
+             anon_vma, which nothing frees.",
+            "check with mmap_lock held whether the VMA is the one that was found.",
+            "Linux prepares an anon_vma only under mmap_lock, taken before the lookup; the race \
+             comes from this project's design for more CPUs.",
+        ],
+    ),
+    story(
+        "P64-twice",
+        StaleRead,
+        &["store", "store"],
+        [
+            "Two first faults find that their VMA has no anon_vma. Each in turn gets \
+             page_table_lock, allocates an anon_vma and links it; that of the first one is \
+             overwritten.",
+            "look with page_table_lock held whether the VMA has an anon_vma.",
+            "Linux looks in the same place (__anon_vma_prepare), after the allocation.",
+        ],
+    ),
+    story(
         "speculative-exchange",
         StaleRead,
         &["store fault", "munmap"],

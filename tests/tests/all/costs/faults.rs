@@ -1,9 +1,10 @@
 //! Faults.
 
 use super::count::{Did, Each, M, PAGE, World, of, page, with};
-use minflt_mm::config::FaultAround;
+use minflt_mm::config::{AnonVmaPreparation, FaultAround, Linking};
 use minflt_mm::{
-    Config, FileHandle, MapRequest, Misplaced, NodeMask, Place, Policy, PolicyMode, Prot, Sharing,
+    Config, Event, FileHandle, MapRequest, Misplaced, NodeMask, Place, Policy, PolicyMode, Prot,
+    Sharing,
 };
 
 /// `mm/space/vma_lock.rs`: two exchanges on the VMA's line, and none on another lock's but the
@@ -57,6 +58,42 @@ fn only_the_first_fault_of_a_mapping_takes_the_anon_vma_lock() {
             let second = w.did(|| w.touch(1));
             assert_eq!(second.lock("anon_vma lock"), 0, "{name}: {second:?}");
         });
+    }
+}
+
+/// `mm/pages/rmap/prepare.rs`: a first fault that prepares the anon_vma in its own lock mode does
+/// not fall back, and takes each lock once.
+#[test]
+fn one_first_fault_prepares_the_anon_vma_without_falling_back() {
+    for name in ["spf-2017", "linux-6.15"] {
+        let first = |anon_vma_preparation| {
+            let mut config = of(name);
+            if config.fallback_order.speculates() {
+                config.linking = Linking::EveryParent;
+            }
+            let config = Config {
+                anon_vma_preparation,
+                ..config
+            };
+            with(config, |w| {
+                w.map(0, 4);
+                let did = w.did(|| w.touch(0));
+                let failed = [
+                    Event::SpeculativeFailed,
+                    Event::VmaLockAbort,
+                    Event::VmaLockRetry,
+                ];
+                let failed = failed.map(|event| w.sys.count_of(event));
+                (failed.iter().sum::<u64>(), did)
+            })
+        };
+        let (fell, each) = first(AnonVmaPreparation::EachFault);
+        assert_eq!(fell, 1, "{name}: {each:?}");
+        let (fell, one) = first(AnonVmaPreparation::OneFault);
+        assert_eq!(fell, 0, "{name}: {one:?}");
+        for lock in ["mmap_lock", "page_table_lock", "anon_vma lock"] {
+            assert_eq!(one.lock(lock), each.lock(lock), "{name}, {lock}: {one:?}");
+        }
     }
 }
 

@@ -123,6 +123,10 @@ const COUNTED: &[(&str, &str)] = &[
         "only_the_first_fault_of_a_mapping_takes_the_anon_vma_lock",
     ),
     (
+        "mm/src/pages/rmap/prepare.rs",
+        "one_first_fault_prepares_the_anon_vma_without_falling_back",
+    ),
+    (
         "mm/src/pages/rmap/away.rs",
         "moving_a_page_is_two_exchanges_an_entry_and_the_reverse_maps_lock_twice",
     ),
@@ -196,6 +200,10 @@ const COUNTED: &[(&str, &str)] = &[
 
 /// Files whose *Cost* section promises nothing that is counted here, and why.
 const NOT_COUNTED: &[(&str, &str)] = &[
+    (
+        "mm/src/memory/alloc/nodes.rs",
+        "says what a nearly exhausted node costs; that other zones are asked at all, lines.rs tests",
+    ),
     (
         "pgtable/src/asid.rs",
         "says what a switch looks at: words of its own CPU, of a machine with a real MMU",

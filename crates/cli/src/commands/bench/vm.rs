@@ -240,9 +240,14 @@ fn refuse(args: &Bench, subject: Subject) -> Result<(), Error> {
         (choices.fault_around_order.is_some(), "--fault-around-order"),
         (choices.fault_around_age.is_some(), "--fault-around-age"),
         (choices.anon_rmap.is_some(), "--anon-rmap"),
+        (
+            choices.anon_vma_preparation.is_some(),
+            "--anon-vma-preparation",
+        ),
         (choices.numa_balancing.is_some(), "--numa-balancing"),
         (choices.hugetlb.is_some(), "--hugetlb"),
         (choices.prefetch.is_some(), "--prefetch"),
+        (choices.zones.is_some(), "--zones"),
         (!args.options.is_empty(), "--"),
     ];
     let option = given.into_iter().find_map(|(is, name)| is.then_some(name));

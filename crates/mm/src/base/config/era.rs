@@ -1,8 +1,9 @@
 //! The eras: named configurations. No other code knows their names.
 
 use super::{
-    AddressSpace, AnonRmap, Balancing, Config, ExchangeBy, FallbackOrder, FaultAround,
-    FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
+    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, Config, ExchangeBy, FallbackOrder,
+    FaultAround, FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss,
+    SleepingLocks, Unmap, Zones,
 };
 
 /// A generation of page-fault synchronization.
@@ -37,9 +38,11 @@ const fn config(
         around: FaultAround::Order0,
         fault_around_age: FaultAroundAge::Young,
         anon_rmap: AnonRmap::Exclusive,
+        anon_vma_preparation: AnonVmaPreparation::EachFault,
         balancing: Balancing::Off,
         hugetlb: Hugetlb::IMmap,
         prefetch: Prefetch::Nothing,
+        zones: Zones::PerNode,
         own_lock: None,
         negative_control: None,
     }

@@ -17,6 +17,7 @@
 //! which the 2022 posting reverted.
 
 mod era;
+mod modes;
 mod negative_control;
 mod rules;
 
@@ -24,6 +25,7 @@ pub use era::{
     ERAS, Era, era, eras_of_huge_pages, eras_of_migration, eras_without_files,
     eras_without_migration,
 };
+pub use modes::{LockMode, VmaLockBy};
 pub use negative_control::NegativeControl;
 pub use rules::Illegal;
 
@@ -58,12 +60,16 @@ pub struct Config {
     pub fault_around_age: FaultAroundAge,
     /// How a reverse-map walk of an anonymous page takes the anon_vma lock.
     pub anon_rmap: AnonRmap,
+    /// Which of several first faults of a VMA allocates its anon_vma.
+    pub anon_vma_preparation: AnonVmaPreparation,
     /// Whether NUMA balancing migrates pages to the node that accesses them.
     pub balancing: Balancing,
     /// What keeps shared hugetlb page tables alive during a fault.
     pub hugetlb: Hugetlb,
     /// What a first-touch fault prefetches.
     pub prefetch: Prefetch,
+    /// Into how many zones the memory of a node is split.
+    pub zones: Zones,
     /// The lock of the fallback order `vma-own,mmap`; `None` with any other.
     pub own_lock: Option<OwnLock>,
     /// Negative control: a fix switched off on purpose. `None` outside race checks.
@@ -147,8 +153,9 @@ choices! {
         /// The parent table's lock for a table of leaf entries (since Linux 3.13);
         /// `page_table_lock` for the higher levels.
         ParentLock = "parent-lock",
-        /// The parent table's lock at every level, and speculative faults put tables in, too: they
-        /// look again, with the lock held, whether their mapping has changed.
+        /// The parent table's lock at every level, and for leaf tables that of a group of its
+        /// entries. Speculative faults put tables in, too: they look again, with the lock held,
+        /// whether their mapping has changed.
         EveryParent = "every-parent",
     }
 }
@@ -292,6 +299,17 @@ choices! {
 }
 
 choices! {
+    /// Which of several first faults of a VMA allocates its anon_vma.
+    AnonVmaPreparation "anon-vma-preparation" {
+        /// Each, under `mmap_lock`; all but one free theirs again (Linux).
+        EachFault = "each-fault",
+        /// The one that gets `page_table_lock`; the others wait until that is free, and look again.
+        /// None of them waits for `mmap_lock`.
+        OneFault = "one-fault",
+    }
+}
+
+choices! {
     /// Whether NUMA balancing migrates pages to the node that accesses them.
     Balancing "numa-balancing" {
         /// A page stays where its first fault or a call placed it.
@@ -324,6 +342,16 @@ choices! {
         /// The cache line of the new page that the access is to, and the descriptor and same line
         /// of a frame that this CPU will allocate soon.
         Frame = "frame",
+    }
+}
+
+choices! {
+    /// Into how many zones, each with a lock and free lists, the memory of a node is split.
+    Zones "zones" {
+        /// None: one zone per node (Linux).
+        PerNode = "per-node",
+        /// One for each 32 CPUs of the node, which take frames from the others when it is empty.
+        PerCpuGroup = "per-cpu-group",
     }
 }
 
@@ -369,62 +397,6 @@ impl FaultAround {
             Self::Adaptive => None,
             fixed => Some(fixed as u32),
         }
-    }
-}
-
-/// A lock mode of the fallback order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LockMode {
-    /// No lock: lookup in a read section, validated by a sequence count.
-    Speculative,
-    /// The VMA lock, a read trylock.
-    VmaLock,
-    /// `mmap_lock` for reading.
-    Mmap,
-}
-
-/// How a VMA is locked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum VmaLockBy {
-    /// A read-write semaphore. A VMA without an anon_vma is not locked (Linux 6.4).
-    Rwsem,
-    /// A reference count. A fault checks for the anon_vma only when it needs one (since Linux
-    /// 6.10).
-    Count,
-    /// A lock supplied by the embedder ([`Config::own_lock`]); the anon_vma is checked as with the
-    /// count.
-    Own,
-}
-
-impl FallbackOrder {
-    /// The lock modes, in fallback order.
-    #[must_use]
-    pub const fn modes(self) -> &'static [LockMode] {
-        match self {
-            Self::Mmap => &[LockMode::Mmap],
-            Self::SpeculativeMmap => &[LockMode::Speculative, LockMode::Mmap],
-            Self::Speculative => &[LockMode::Speculative],
-            Self::VmaRwsemMmap | Self::VmaCountMmap | Self::VmaOwnMmap => {
-                &[LockMode::VmaLock, LockMode::Mmap]
-            }
-        }
-    }
-
-    /// How faults lock VMAs, if they do.
-    #[must_use]
-    pub const fn vma_lock(self) -> Option<VmaLockBy> {
-        match self {
-            Self::VmaRwsemMmap => Some(VmaLockBy::Rwsem),
-            Self::VmaCountMmap => Some(VmaLockBy::Count),
-            Self::VmaOwnMmap => Some(VmaLockBy::Own),
-            Self::Mmap | Self::SpeculativeMmap | Self::Speculative => None,
-        }
-    }
-
-    /// Whether a fault may run without a lock.
-    #[must_use]
-    pub const fn speculates(self) -> bool {
-        matches!(self, Self::SpeculativeMmap | Self::Speculative)
     }
 }
 

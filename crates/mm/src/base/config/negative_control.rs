@@ -33,6 +33,12 @@ negative_controls! {
     /// munmap reads what a table leads to without its lock, which a fault may hold that is putting
     /// another one in.
     FreesUnlocked = "frees-unlocked",
+    /// A fault that allocates the anon_vma of its VMA alone does not check, with `page_table_lock`
+    /// held, whether another fault has done so.
+    PreparesTwice = "prepares-twice",
+    /// A speculative fault gives its VMA an anon_vma without checking, with `mmap_lock` held,
+    /// whether that VMA has changed.
+    PreparesUnchecked = "prepares-unchecked",
     /// A call that covers several arenas takes the lock of the first only.
     FirstArenaOnly = "first-arena-only",
     /// A call takes the arenas of its range, however far the mappings there reach.

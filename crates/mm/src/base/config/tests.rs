@@ -1,7 +1,7 @@
 use super::{
-    AddressSpace, AnonRmap, Balancing, Config, ERAS, Era, ExchangeBy, FallbackOrder, Linking,
-    NegativeControl, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, era, eras_of_huge_pages,
-    eras_of_migration, eras_without_files, eras_without_migration,
+    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, Config, ERAS, Era, ExchangeBy,
+    FallbackOrder, Linking, NegativeControl, Prefetch, Protocol, Reclamation, Rss, SleepingLocks,
+    Zones, era, eras_of_huge_pages, eras_of_migration, eras_without_files, eras_without_migration,
 };
 use minflt_sync::Succession;
 
@@ -11,6 +11,22 @@ fn every_era_is_a_legal_mix_with_a_name_of_its_own() {
         assert_eq!(era.config.check(), Ok(()), "{}", era.name);
         assert!(era.config.negative_control.is_none());
         assert!(ERAS.iter().skip(at + 1).all(|other| other.name != era.name));
+    }
+}
+
+/// Linux has neither, and published figures are Linux's.
+#[test]
+fn no_era_has_the_choices_for_many_cpus() {
+    for era in ERAS {
+        let Config {
+            anon_vma_preparation,
+            zones,
+            linking,
+            ..
+        } = era.config;
+        assert_eq!(anon_vma_preparation, AnonVmaPreparation::EachFault);
+        assert_eq!(zones, Zones::PerNode);
+        assert_ne!(linking, Linking::EveryParent);
     }
 }
 

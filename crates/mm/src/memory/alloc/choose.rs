@@ -104,9 +104,10 @@ impl<M: Mmu> Frames<M> {
         if M::CHECKED && self.refusals.refuses(Location::caller()) || node >= self.nodes {
             return None;
         }
+        let keep = keep.div_ceil(u64::from(self.zones_of_each()));
         let look = || {
-            let zone = self.zones.get(node);
-            zone.alloc_exactly(&self.table, order, keep)
+            let mut zones = self.zones_of(node);
+            zones.find_map(|zone| zone.alloc_exactly(&self.table, order, keep))
         };
         look().or_else(|| {
             // What is missing of a block may be what this CPU keeps.
@@ -151,9 +152,9 @@ impl<M: Mmu> Frames<M> {
             .or_else(|| nodes.find_map(|node| self.one_of(node)))
     }
 
-    /// One frame of a node's zone.
+    /// One frame of a node's zones.
     fn one_of(&self, node: u32) -> Option<Pfn> {
-        let zone = self.zones.get(node);
-        zone.alloc_exactly(&self.table, 0, self.keep)
+        let mut zones = self.zones_of(node);
+        zones.find_map(|zone| zone.alloc_exactly(&self.table, 0, self.keep))
     }
 }

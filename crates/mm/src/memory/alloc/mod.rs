@@ -1,4 +1,4 @@
-//! Frame allocation: a buddy zone per memory node, with a per-CPU list in front.
+//! Frame allocation: buddy zones, one or more per memory node, with a per-CPU list in front.
 //!
 //! # Problem
 //! Every fault allocates a frame. A single shared free list would be the first bottleneck, in all
@@ -23,6 +23,7 @@
 
 mod choose;
 mod list;
+mod nodes;
 pub(crate) mod pool;
 mod refs;
 mod refusal;
@@ -30,6 +31,7 @@ mod zone;
 
 pub(crate) use choose::Search;
 pub(crate) use list::CpuFrames;
+pub(crate) use nodes::zones_per_node;
 pub(crate) use refusal::Refusals;
 pub use refusal::Refuse;
 pub(crate) use zone::MAX_ORDER;
@@ -41,7 +43,7 @@ use core::panic::Location;
 use list::{Batch, LEAST, MOST};
 use minflt_addr::Pfn;
 use minflt_pgtable::Mmu;
-use minflt_sync::{Instance, Ordering, PerCpu, this_cpu};
+use minflt_sync::{Ordering, PerCpu};
 use pool::Pools;
 use zone::{Fetched, Zone};
 
@@ -54,6 +56,7 @@ const BETWEEN: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Frames<M: Mmu> {
     pub(crate) table: FrameTable<M>,
+    /// Those of a node follow each other ([`nodes`]).
     zones: PerCpu<Zone<M>, M>,
     cpus: PerCpu<CpuFrames<M>, M>,
     nodes: u32,
@@ -61,7 +64,7 @@ pub(crate) struct Frames<M: Mmu> {
     block_order: u32,
     /// Frames that a CPU keeps in its list, at most.
     most: usize,
-    /// Frames of each node that user memory leaves to the system itself: 0 where nothing is ever
+    /// Frames of each zone that user memory leaves to the system itself: 0 where nothing is ever
     /// taken from user memory.
     keep: u64,
     pub(crate) refusals: Refusals<M>,
@@ -93,7 +96,7 @@ impl<M: Mmu> Frames<M> {
         };
         Self {
             most: (share as usize).clamp(least, MOST),
-            keep,
+            keep: keep.div_ceil(u64::from(zones.count() / nodes)),
             block_order: share.max(1).ilog2().min(BLOCK_ORDER),
             table,
             zones,
@@ -105,33 +108,6 @@ impl<M: Mmu> Frames<M> {
         }
     }
 
-    /// Bytes that the zones of `nodes` nodes need.
-    pub(crate) const fn zone_bytes(nodes: u32) -> usize {
-        PerCpu::<Zone<M>, M>::bytes(nodes)
-    }
-
-    /// The zone of `node`: its part of all frames, split evenly among `nodes` nodes, without the
-    /// first `reserved` of all and the last `kept` of its own. The first `run` frames of the
-    /// machine are those before its first hole.
-    pub(crate) fn zone(
-        table: &FrameTable<M>,
-        (node, nodes): (u32, u32),
-        (reserved, kept): (u64, u64),
-        run: u64,
-    ) -> Zone<M> {
-        let (first, len) = (table.first().0, table.len());
-        let share = len.div_ceil(u64::from(nodes));
-        let start = (share * u64::from(node)).max(reserved);
-        let end = (share * u64::from(node + 1)).min(len);
-        let end = end.saturating_sub(kept).max(start);
-        Zone::new(table, first + start..first + end, first..first + run)
-    }
-
-    /// The node whose zone lies at a host address: for names.
-    pub(crate) fn zone_at(&self, at: usize) -> Option<u32> {
-        self.zones.find(at).map(|(node, _)| node)
-    }
-
     /// The CPU whose list of frames lies at a host address: for names.
     pub(crate) fn list_at(&self, at: usize) -> Option<u32> {
         self.cpus.find(at).map(|(cpu, _)| cpu)
@@ -141,12 +117,6 @@ impl<M: Mmu> Frames<M> {
     #[inline(always)]
     pub(crate) fn get(&self, pfn: Pfn) -> &Frame<M> {
         self.table.get(pfn)
-    }
-
-    /// The node whose memory `pfn` is.
-    pub(crate) fn node_of(&self, pfn: Pfn) -> u32 {
-        let share = self.table.len().div_ceil(u64::from(self.nodes));
-        ((pfn.0 - self.table.first().0) / share) as u32
     }
 
     /// As [`Self::alloc_here`], where a call more is not worth its instructions.
@@ -268,7 +238,7 @@ impl<M: Mmu> Frames<M> {
         // A frame range made of several blocks is freed block by block.
         let part = order.min(MAX_ORDER);
         let parts = (pfn.0..pfn.0 + (1 << order)).step_by(1 << part);
-        let zone = self.zones.get(self.node_of(pfn));
+        let zone = self.zones.get(self.zone_of(pfn));
         zone.free_many(&self.table, parts.map(Pfn), part);
     }
 
@@ -278,7 +248,7 @@ impl<M: Mmu> Frames<M> {
             .find_map(|zone| zone.alloc_exactly(&self.table, order, keep))
     }
 
-    /// Frames of each node that allocations for this use leave free: what others than the system
+    /// Frames of each zone that allocations for this use leave free: what others than the system
     /// itself leave to that, which needs some to reclaim.
     fn keep_of(&self, used_as: Use) -> u64 {
         match used_as {
@@ -342,20 +312,20 @@ impl<M: Mmu> Frames<M> {
     #[cold]
     fn free_batch(&self, mut batch: Batch) {
         let frames = &mut batch.frames[..batch.len];
-        // A node's frames follow each other.
+        // A zone's frames follow each other.
         frames.sort_unstable();
-        let node = |pfn: &u32| self.node_of(Pfn(u64::from(*pfn)));
-        for of_one in frames.chunk_by(|a, b| node(a) == node(b)) {
-            let zone = self.zones.get(node(&of_one[0]));
+        let zone = |pfn: &u32| self.zone_of(Pfn(u64::from(*pfn)));
+        for of_one in frames.chunk_by(|a, b| zone(a) == zone(b)) {
+            let zone = self.zones.get(zone(&of_one[0]));
             zone.free_sorted(&self.table, of_one);
         }
     }
 
-    /// Gives frames that follow each other on one node back to its zone.
+    /// Gives frames of one block back to their zone.
     #[cold]
     fn free_run(&self, run: Range<u64>) {
         if !run.is_empty() {
-            let zone = self.zones.get(self.node_of(Pfn(run.start)));
+            let zone = self.zones.get(self.zone_of(Pfn(run.start)));
             zone.free_many(&self.table, run.map(Pfn), 0);
         }
     }
@@ -414,18 +384,6 @@ impl<M: Mmu> Frames<M> {
         let fetched = fetch(self.block_order, self.keep);
         let fetched = fetched.or_else(|| system.then(|| fetch(0, 0)).flatten());
         fetched.unwrap_or(Fetched::NOTHING)
-    }
-
-    /// The zones, the nearest first.
-    fn zones_from(&self, at: &M::Instance) -> impl Iterator<Item = &Zone<M>> {
-        let home = at.node_of(this_cpu::<M>());
-        at.near_first(home).map(|node| self.zones.get(node))
-    }
-
-    /// The next frames of a node for reclaim to look at, and how many there are in all: see
-    /// [`Zone::next_to_scan`].
-    pub(crate) fn next_to_scan(&self, node: u32, count: u64) -> (Range<u64>, u64) {
-        self.zones.get(node).next_to_scan(count)
     }
 
     /// Clears every free frame now, so that faults need not. Only while nothing else runs.

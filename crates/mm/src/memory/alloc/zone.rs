@@ -1,4 +1,4 @@
-//! The buddy allocator of one memory node.
+//! The buddy allocator of one memory node, or of a part of one.
 //!
 //! # Idea
 //! Free blocks of 2^order frames, in a list per order; a freed block merges with its buddy (the
@@ -25,14 +25,14 @@ use minflt_sync::{Atomic, Ordering, SpinLock};
 /// Blocks of at most 2^this frames.
 pub(crate) const MAX_ORDER: u32 = 10;
 
-/// The free frames of one node.
+/// The free frames of one node, or of a part of it.
 #[derive(Debug)]
 pub(crate) struct Zone<M: Mmu> {
     start: u64,
     /// Frames that reclaim has looked at so far.
     hand: Atomic<u64, M>,
     lists: SpinLock<Lists, ZoneLock, M>,
-    /// The end of the node's frames.
+    /// The end of its frames.
     limit: u64,
 }
 
@@ -206,6 +206,11 @@ impl<M: Mmu> Zone<M> {
         }
         let at = self.start + self.hand.add(count, Ordering::Relaxed) % all;
         (at..end.min(at + count), all)
+    }
+
+    /// How far reclaim has looked, to compare zones.
+    pub(super) fn scanned(&self) -> u64 {
+        self.hand.load(Ordering::Relaxed)
     }
 
     pub(crate) fn for_each_free(&self, table: &FrameTable<M>, mut visit: impl FnMut(Pfn)) {

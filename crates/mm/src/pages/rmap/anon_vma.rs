@@ -18,9 +18,7 @@
 //! The anon_vmas of all processes that descend from one form a tree, whose lock is the root's.
 //!
 //! # Protocol
-//! - A VMA gets its first anon_vma from a fault that holds `mmap_lock` for reading: everything is
-//!   allocated, then linked under the root's lock and `page_table_lock`, unless another fault was
-//!   faster. It shares a neighbour's anon_vma where possible, so that the two VMAs can be merged.
+//! - A VMA gets its first anon_vma from a fault ([`super::prepare`]).
 //! - Split and fork clone the chains; fork then adds an anon_vma of the child's own.
 //! - A removed VMA is unchained under the root's lock after its pages were zapped. An anon_vma
 //!   without chains is freed after the lock is released, since it may be the root; the unchaining
@@ -34,10 +32,10 @@
 //! apart: one count for both let one anon_vma be reused twice (CVE-2022-42703).
 //!
 //! # Cost
-//! The first fault of a VMA takes the root's lock; no other fault does. Fork and split allocate a
+//! The first fault of a VMA takes the root's lock; no later fault does. Fork and split allocate a
 //! link for each generation.
 //!
-//! Linux: mm/rmap.c __anon_vma_prepare, anon_vma_clone, anon_vma_fork, unlink_anon_vmas.
+//! Linux: mm/rmap.c anon_vma_clone, anon_vma_fork, unlink_anon_vmas.
 
 use crate::base::attrs::VmaView;
 use crate::base::config::{Config, NegativeControl};
@@ -45,12 +43,10 @@ use crate::base::error::NoMemory;
 use crate::memory::frame::Frame;
 use crate::mm::Mm;
 use crate::pages::interval::{Span, Spans};
-use crate::space::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
 use core::mem::offset_of;
 use core::ptr::NonNull;
-use minflt_addr::VirtAddr;
 use minflt_pgtable::Mmu;
 use minflt_sync::order::AnonVmaLock;
 use minflt_sync::slab::{Kept, SlabObject};
@@ -327,89 +323,6 @@ impl<M: Mmu> Vma<M> {
     }
 }
 
-impl<'h, M: Mmu> Held<'h, M> {
-    /// Gives the mapping an anon_vma of its own, if it has none yet.
-    ///
-    /// Linux: __anon_vma_prepare.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn prepare_anon_vma(self, vma: &Vma<M>) -> Result<(), NoMemory> {
-        let sys = self.system();
-        let (own, fresh) = match self.mergeable_anon_vma(vma) {
-            Some(neighbours) => (neighbours, None),
-            None => {
-                let fresh = sys.new_anon_vma(None)?;
-                (fresh, Some(NonNull::from(fresh)))
-            }
-        };
-        let chain = sys.new_chain(self.mm(), vma, own).inspect_err(|_| {
-            if let Some(fresh) = fresh {
-                sys.discard_anon_vma(fresh);
-            }
-        })?;
-        let mine = {
-            let _tree = own.root().lock.write();
-            let _tables = self.page_table_lock.lock();
-            let mine = vma.anon_vma.load(Ordering::Relaxed) == 0;
-            if mine {
-                own.link(chain, &vma.view());
-                own.active.add(1, Ordering::Relaxed);
-                if fresh.is_some() {
-                    own.children.add(1, Ordering::Relaxed);
-                }
-                vma.chain.store(address(chain), Ordering::Relaxed);
-                // ORDERING: Release; pairs with [vma-anon-vma].
-                vma.anon_vma.store(address(own), Ordering::Release);
-            }
-            mine
-        };
-        if !mine {
-            // SAFETY: 1, 2: made above, and linked nowhere.
-            unsafe { sys.chains.free(NonNull::from(chain), sys) };
-            if let Some(fresh) = fresh {
-                sys.discard_anon_vma(fresh);
-            }
-        }
-        Ok(())
-    }
-
-    /// As [`Held::prepare_anon_vma`], where it may have one.
-    pub(crate) fn prepare_anon_vma_once(self, vma: &Vma<M>) -> Result<(), NoMemory> {
-        // ORDERING: Acquire; pairs with [vma-anon-vma].
-        if vma.anon_vma.load(Ordering::Acquire) != 0 {
-            return Ok(());
-        }
-        self.prepare_anon_vma(vma)
-    }
-
-    /// The only anon_vma of a neighbour that touches the mapping, so that they can merge some day.
-    ///
-    /// Linux: find_mergeable_anon_vma.
-    fn mergeable_anon_vma(self, vma: &Vma<M>) -> Option<&'h AnonVma<M>> {
-        let view = vma.view();
-        let range = view.range;
-        // Linux: anon_vma_compatible, which ignores protection and userfaultfds.
-        let alike = |other: VmaView| {
-            let (prot, uffd) = (other.prot, other.uffd);
-            let like = VmaView { prot, uffd, ..view };
-            other == like.of_range::<M::Paging>(other.range)
-        };
-        let above = self.at_or_after(range.end()).filter(|vma| {
-            let view = vma.view();
-            view.range.start() == range.end() && alike(view)
-        });
-        if let Some(found) = above.and_then(Vma::only_anon_vma) {
-            return Some(found);
-        }
-        let last = VirtAddr(range.start().0.checked_sub(1)?);
-        let below = self.at_or_before(last).filter(|vma| {
-            let view = vma.view();
-            view.range.end() == range.start() && alike(view)
-        });
-        below.and_then(Vma::only_anon_vma)
-    }
-}
-
 impl<M: Mmu> System<M> {
     /// A new anon_vma without links: a child of `parent`, or a root.
     pub(super) fn new_anon_vma(
@@ -460,6 +373,12 @@ impl<M: Mmu> System<M> {
         let chain = self.chains.alloc(chain, self).map_err(|_| NoMemory)?;
         // SAFETY: allocated just now, and freed in this file only, once it is linked nowhere.
         Ok(unsafe { chain.as_ref() })
+    }
+
+    /// Frees a link that [`Self::new_chain`] made, and nothing leads to.
+    pub(super) fn discard_new_chain(&self, chain: &Chain<M>) {
+        // SAFETY: 1, 2: made by the caller, and linked nowhere.
+        unsafe { self.chains.free(NonNull::from(chain), self) };
     }
 
     /// Frees the links of a mapping, which are in no tree any more, and drops the references to

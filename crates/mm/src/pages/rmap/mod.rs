@@ -4,3 +4,4 @@ pub(crate) mod anon_vma;
 pub(crate) mod away;
 mod chains;
 pub(crate) mod owner;
+pub(crate) mod prepare;

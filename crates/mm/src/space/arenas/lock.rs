@@ -99,6 +99,25 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
+    /// Takes `mmap_lock` of what a VMA covers and touches, for reading, if that is one lock and needs
+    /// no waiting.
+    #[track_caller]
+    pub(crate) fn try_read(&self, range: VirtRange) -> Option<Reading<'_, M>> {
+        let mm = self;
+        let (span, lock) = match self.divided() {
+            None => (Span::UNDIVIDED, &self.mmap_lock),
+            Some(arenas) => {
+                let span = arenas.span_of(with_neighbours::<M>(range));
+                (span, &arenas.get(span.only()?)?.mmap_lock)
+            }
+        };
+        let _guard = lock.try_read()?;
+        let kept = Kept::One { _guard };
+        // Only the holder for writing divides it.
+        let valid = !span.is_undivided() || self.divided().is_none();
+        valid.then_some(Reading { mm, span, kept })
+    }
+
     #[inline(never)]
     fn read_arenas(&self, over: Over) -> Reading<'_, M> {
         let (mm, arenas) = (self, self.its_arenas());
