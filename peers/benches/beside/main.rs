@@ -8,7 +8,7 @@
 //! cargo bench -- --era linux-6.15         one era
 //! ```
 //!
-//! Both sides are called by one generic loop ([`side`]) on the same machine, round by round; a
+//! Both sides are called by one generic loop ([`rows`]) on the same machine, round by round; a
 //! ratio is of neighbours in time. What each side does and the other does not is printed below.
 
 #![expect(clippy::expect_used, reason = "a bench that fails stops")]
@@ -18,6 +18,7 @@ mod arceos;
 #[expect(dead_code, reason = "the library's own benches share it")]
 mod common;
 mod ours;
+mod rows;
 mod side;
 
 use arceos::ArceOs;
@@ -26,7 +27,8 @@ use common::table::{Judge, Times};
 use common::{Args, ends};
 use core::error::Error;
 use ours::Ours;
-use side::{PAGES, ROWS, Side, bytes_a_mapping, measure};
+use rows::{ROWS, bytes_a_mapping, measure};
+use side::{PAGES, Side};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
 use std::process::ExitCode;
