@@ -2,29 +2,29 @@
 //! page tables, a bitmap for frames, each behind a spin lock. The glue, a backend that maps a page
 //! when it is first touched, is written here after theirs: they keep it in their kernel.
 
-use crate::side::{MEMORY, Pages, Side, Space, User};
-use bitmap_allocator::{BitAlloc, BitAlloc1M};
-use core::alloc::Layout;
+use crate::frames::Frames;
+use crate::side::{Pages, Side, Space, User};
 use memory_addr::{AddrRange, PhysAddr, VirtAddr};
 use memory_set::{MappingBackend, MemoryArea, MemorySet};
+use minflt_addr::Pfn;
+use minflt_host::RamError;
 use page_table_multiarch::x86_64::X64PageTable;
 use page_table_multiarch::{MappingFlags, PageSize, PagingHandler};
 use spin::Mutex;
-use std::alloc::alloc;
 use std::sync::OnceLock;
 
 const PAGE: usize = 4096;
 
-/// What it does that the library does not, and does not do.
-pub(crate) const NOTES: &str = "\
-The peer: one spin lock for the address space, one for all frames; mmap looks for room from the
-bottom, area by area; munmap looks at every area; page tables go when the address space does; no
-counts, no limits, no merging, no other CPU is told of what is unmapped (on the host target nor is
-the own TLB). What a call of its kernel does around this is left out, as it is of ours.";
+/// A [`PagingHandler`] has no state of its own.
+static FRAMES: OnceLock<Frames> = OnceLock::new();
 
-/// The memory, as the kernel's direct map; and which frames are free.
-static MEMORY_BASE: OnceLock<usize> = OnceLock::new();
-static FRAMES: Mutex<BitAlloc1M> = Mutex::new(BitAlloc1M::DEFAULT);
+fn frames() -> &'static Frames {
+    FRAMES.get().expect("set by `new`")
+}
+
+const fn pfn(frame: PhysAddr) -> Pfn {
+    Pfn((frame.as_usize() / PAGE) as u64)
+}
 
 /// Frames by way of the bitmap.
 struct Handler;
@@ -32,17 +32,16 @@ struct Handler;
 impl PagingHandler for Handler {
     fn alloc_frames(num: usize, _align: usize) -> Option<PhysAddr> {
         assert_eq!(num, 1, "x86-64's tables have a page each");
-        let frame = FRAMES.lock().alloc()?;
-        Some(PhysAddr::from_usize(frame * PAGE))
+        let frame = frames().alloc()?;
+        Some(PhysAddr::from_usize(frame.0 as usize * PAGE))
     }
 
     fn dealloc_frames(frame: PhysAddr, _num: usize) {
-        FRAMES.lock().dealloc(frame.as_usize() / PAGE);
+        frames().free(pfn(frame));
     }
 
     fn phys_to_virt(frame: PhysAddr) -> VirtAddr {
-        let base = MEMORY_BASE.get().expect("set by `new`");
-        VirtAddr::from_usize(base + frame.as_usize())
+        VirtAddr::from_mut_ptr_of(frames().ptr(pfn(frame)))
     }
 }
 
@@ -53,15 +52,17 @@ type PageTable = X64PageTable<Handler>;
 struct Lazy;
 
 impl Lazy {
-    fn fault(at: VirtAddr, flags: MappingFlags, table: &mut PageTable, clear: bool) -> bool {
+    /// Maps a new page that `fill` fills.
+    fn fault(
+        at: VirtAddr,
+        flags: MappingFlags,
+        table: &mut PageTable,
+        fill: impl FnOnce(Pfn),
+    ) -> bool {
         let Some(frame) = Handler::alloc_frame() else {
             return false;
         };
-        if clear {
-            let page: *mut u8 = Handler::phys_to_virt(frame).as_mut_ptr();
-            // SAFETY: a whole frame of the memory, which nothing else uses since it was allocated.
-            unsafe { page.write_bytes(0, PAGE) };
-        }
+        fill(pfn(frame));
         let mapped = table.cursor().map(at, frame, PageSize::Size4K, flags);
         mapped.is_ok()
     }
@@ -107,18 +108,10 @@ impl MappingBackend for Lazy {
 pub(crate) struct ArceOs(());
 
 impl ArceOs {
-    /// The memory is there, and stays: one peer a program.
-    pub(crate) fn new() -> Self {
-        let bytes = MEMORY as usize;
-        let layout = Layout::from_size_align(bytes, PAGE).expect("pages");
-        // SAFETY: not of size 0.
-        let base = unsafe { alloc(layout) };
-        assert!(!base.is_null(), "{bytes} bytes");
-        // SAFETY: all of what was allocated. Each page is written, so that the host has it.
-        unsafe { base.write_bytes(0, bytes) };
-        assert!(MEMORY_BASE.set(base as usize).is_ok(), "one peer");
-        FRAMES.lock().insert(0..bytes / PAGE);
-        Self(())
+    /// Its memory stays: one such peer a program.
+    pub(crate) fn new() -> Result<Self, RamError> {
+        assert!(FRAMES.set(Frames::new()?).is_ok(), "one peer");
+        Ok(Self(()))
     }
 }
 
@@ -136,10 +129,13 @@ impl Side for ArceOs {
     type Space<'a> = PeerSpace;
 
     fn name(&self) -> String {
-        "memory_set + page_table_multiarch".to_owned()
+        "memory_set".to_owned()
     }
 
     fn space(&self, pages: Pages) -> PeerSpace {
+        if pages != Pages::Any {
+            frames().clear_free();
+        }
         PeerSpace {
             inner: Mutex::new((MemorySet::new(), PageTable::try_new().expect("memory"))),
             pages,
@@ -147,8 +143,7 @@ impl Side for ArceOs {
     }
 
     fn bytes(&self, _: &PeerSpace) -> u64 {
-        let stats = crate::HEAP.stats();
-        (stats.bytes_allocated - stats.bytes_deallocated) as u64
+        crate::heap_bytes()
     }
 }
 
@@ -211,7 +206,11 @@ impl User for &PeerSpace {
         let area = areas.find(at).expect("mapped");
         let flags = area.flags();
         assert!(flags.contains(MappingFlags::WRITE), "writable");
-        let clear = self.pages == Pages::Used;
-        assert!(Lazy::fault(at, flags, table, clear), "memory");
+        let fill = |frame| {
+            if self.pages != Pages::Clear {
+                frames().clear(frame);
+            }
+        };
+        assert!(Lazy::fault(at, flags, table, fill), "memory");
     }
 }

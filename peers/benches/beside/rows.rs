@@ -1,4 +1,5 @@
-//! How both sides are measured.
+//! The rows, and how every side is measured: by the same loops, which are never inlined, so that a
+//! profiler finds them by name.
 
 use crate::common::machine::{CpuTime, PAGE, WallTime};
 use crate::side::{Pages, Side, Space, User};
@@ -10,58 +11,81 @@ const APART: u64 = 2 << 20;
 /// Pages of each mapping that is there besides; as many are free behind it.
 const OTHER: u64 = 2;
 
-/// The rows, in the order of what [`measure`] returns.
-pub(crate) const ROWS: [&str; 8] = [
-    "mmap and munmap of a page among 10 mappings",
-    "the same among 10,000 mappings",
-    "the same among 10, two threads",
-    "mprotect of a mapping there and back, among 10",
-    "first touch, page clear beforehand",
-    "first touch with the clear",
-    "first touch, page clear beforehand, two threads",
-    "munmap of a touched page, many at once",
+/// How often a round does each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Often {
+    /// Calls.
+    pub(crate) calls: u64,
+    /// Pages that a thread touches.
+    pub(crate) pages: u64,
+}
+
+/// What a row measures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Row {
+    Pair { among: u64 },
+    PairBoth,
+    Protect,
+    Touch(Pages),
+    TouchBoth(Pages),
+    Unmap,
+}
+
+/// All rows.
+pub(crate) const ROWS: [(&str, Row); 9] = [
+    (
+        "mmap and munmap of a page among 10",
+        Row::Pair { among: 10 },
+    ),
+    ("the same among 10,000", Row::Pair { among: 10_000 }),
+    ("the same among 10, two threads", Row::PairBoth),
+    ("mprotect there and back", Row::Protect),
+    ("first touch, clear before", Row::Touch(Pages::Clear)),
+    ("first touch with the clear", Row::Touch(Pages::Used)),
+    (
+        "first touch, clear before, two threads",
+        Row::TouchBoth(Pages::Clear),
+    ),
+    (
+        "first touch with the clear, two threads",
+        Row::TouchBoth(Pages::Used),
+    ),
+    ("munmap of a touched page", Row::Unmap),
 ];
 
-/// Nanoseconds a call, pair or page, one number a row. Two threads: of both together, by the clock
-/// on the wall; else processor time.
-pub(crate) fn measure<S: Side>(side: &S, times: u64, pages: u64) -> Vec<f64> {
-    let (few, protect) = {
-        let space = side.space(Pages::Used);
-        among(&space, 10);
-        (pair(&space, times), protect(&space, times))
+/// Nanoseconds a call, pair or page. Two threads: of both together, by the clock on the wall; else
+/// processor time.
+pub(crate) fn measure<S: Side>(side: &S, row: Row, often: Often) -> f64 {
+    let (times, pages) = (often.calls, often.pages);
+    let with_others = |others| {
+        let space = side.space(Pages::Any);
+        among(&space, others);
+        space
     };
-    let many = {
-        let space = side.space(Pages::Used);
-        among(&space, 10_000);
-        pair(&space, times / 100)
-    };
-    let both = {
-        let space = side.space(Pages::Used);
-        among(&space, 10);
-        together(&space, |user, _, wait| {
+    match row {
+        Row::Pair { among: 10_000 } => pair(&with_others(10_000), times / 100),
+        Row::Pair { among } => pair(&with_others(among), times),
+        Row::PairBoth => together(&with_others(10), |user, _, wait| {
             wait();
             pairs(user, times);
             times
-        })
-    };
-    let (clear, unmap) = touch(&side.space(Pages::Clear), pages);
-    let (with, _) = touch(&side.space(Pages::Used), pages);
-    let two = {
-        let space = side.space(Pages::Clear);
-        together(&space, |user, cpu, wait| {
+        }),
+        Row::Protect => protect(&with_others(10), times),
+        Row::Touch(found) => touch(&side.space(found), pages).touched,
+        Row::TouchBoth(found) => together(&side.space(found), |user, cpu, wait| {
             let at = part(u64::from(cpu), pages);
             user.mmap_at(at, pages * PAGE);
             wait();
             faults(user, at, pages);
             pages
-        })
-    };
-    vec![few, many, both, protect, clear, with, two, unmap]
+        }),
+        Row::Unmap => touch(&side.space(Pages::Clear), pages).unmapped,
+    }
 }
 
 /// Bytes that a mapping takes, of 10,000.
 pub(crate) fn bytes_a_mapping<S: Side>(side: &S) -> f64 {
-    let space = side.space(Pages::Used);
+    let space = side.space(Pages::Any);
     let before = side.bytes(&space);
     among(&space, 10_000);
     (side.bytes(&space) - before) as f64 / 10_000.0
@@ -82,6 +106,7 @@ fn among<A: Space>(space: &A, others: u64) {
     });
 }
 
+#[inline(never)]
 fn pairs(user: &impl User, times: u64) {
     for _ in 0..times {
         let at = user.mmap(PAGE);
@@ -98,32 +123,41 @@ fn pair<A: Space>(space: &A, times: u64) -> f64 {
     })
 }
 
+#[inline(never)]
+fn protects(user: &impl User, at: u64, times: u64) {
+    for _ in 0..times {
+        user.mprotect(at, PAGE, false);
+        user.mprotect(at, PAGE, true);
+    }
+}
+
 fn protect<A: Space>(space: &A, times: u64) -> f64 {
     space.on(0, |user| {
         let at = part(0, 1);
         user.mmap_at(at, PAGE);
         user.fault(at);
-        let run = |times| {
-            for _ in 0..times {
-                user.mprotect(at, PAGE, false);
-                user.mprotect(at, PAGE, true);
-            }
-        };
-        run(times / 10);
+        protects(user, at, times / 10);
         let start = CpuTime::start();
-        run(times);
+        protects(user, at, times);
         start.ns() / times as f64
     })
 }
 
+#[inline(never)]
 fn faults(user: &impl User, at: u64, pages: u64) {
     for page in 0..pages {
         user.fault(at + page * PAGE);
     }
 }
 
-/// A first touch of each page, and the end of all.
-fn touch<A: Space>(space: &A, pages: u64) -> (f64, f64) {
+/// Nanoseconds a page.
+struct Touch {
+    touched: f64,
+    unmapped: f64,
+}
+
+/// A first touch of each page, and their munmap.
+fn touch<A: Space>(space: &A, pages: u64) -> Touch {
     space.on(0, |user| {
         let at = part(0, pages);
         user.mmap_at(at, pages * PAGE);
@@ -131,9 +165,17 @@ fn touch<A: Space>(space: &A, pages: u64) -> (f64, f64) {
         faults(user, at, pages);
         let touched = start.ns();
         let start = CpuTime::start();
-        user.munmap(at, pages * PAGE);
-        (touched / pages as f64, start.ns() / pages as f64)
+        unmap(user, at, pages);
+        Touch {
+            touched: touched / pages as f64,
+            unmapped: start.ns() / pages as f64,
+        }
     })
+}
+
+#[inline(never)]
+fn unmap(user: &impl User, at: u64, pages: u64) {
+    user.munmap(at, pages * PAGE);
 }
 
 /// Two threads of one address space, that begin together when they call what they are given; what

@@ -1,4 +1,4 @@
-//! What is compared: address spaces, and the calls that threads make in them.
+//! What a side is: address spaces, and the calls that threads make in them.
 
 use crate::common::machine::PAGE;
 
@@ -17,7 +17,7 @@ pub(crate) trait Side: Sync {
     /// As the tables name it.
     fn name(&self) -> String;
 
-    /// A new address space, while no other is there.
+    /// A new address space, while no other exists.
     fn space(&self, pages: Pages) -> Self::Space<'_>;
 
     /// Bytes in use for what describes mappings.
@@ -27,14 +27,16 @@ pub(crate) trait Side: Sync {
 /// What first touches find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pages {
-    /// Pages that a fault has to clear.
+    /// Any pages: the row has no first touches.
+    Any,
+    /// Pages that a fault has to clear: every free one was written to.
     Used,
-    /// Pages that are clear: every free one was cleared beforehand, or the clear is left out.
+    /// Clear pages: every free one was cleared beforehand.
     Clear,
 }
 
 /// An address space of one side.
-pub(crate) trait Space {
+pub(crate) trait Space: Sized {
     /// A thread in it, on a CPU.
     type User<'u>: User
     where
