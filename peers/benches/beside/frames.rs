@@ -1,5 +1,5 @@
 //! A peer's memory, and which of its frames are free: a bitmap behind a spin lock, as ArceOS's
-//! kernels have it.
+//! kernels have it. Both peers have the same.
 //!
 //! The memory is a host machine's, as minflt's is: equally aligned, in large pages where the host
 //! has them, cleared and copied by the same instructions. One thing differs: minflt's fills also

@@ -1,4 +1,4 @@
-//! What an embedder could put together from others' crates instead, beside the
+//! What an embedder could put together from others' crates or write by hand instead, beside the
 //! library: mappings, first touches, protection, and what a mapping takes.
 //!
 //! ```text
@@ -16,6 +16,7 @@
 #![expect(clippy::expect_used, reason = "a bench that fails stops")]
 
 mod arceos;
+mod by_hand;
 #[path = "../../../crates/host/benches/common/mod.rs"]
 #[expect(dead_code, reason = "the library's own benches share it")]
 mod common;
@@ -26,6 +27,7 @@ mod rows;
 mod side;
 
 use arceos::ArceOs;
+use by_hand::ByHand;
 use common::figures::{Bound, Noise};
 use common::table::{Judge, Times};
 use common::{Args, ends};
@@ -80,7 +82,10 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         calls: much.size(200, 20_000),
         pages: much.size(128, PAGES),
     };
-    let peers = [ArceOs::new().map(Measured::new)];
+    let peers = [
+        ArceOs::new().map(Measured::new),
+        ByHand::new().map(Measured::new),
+    ];
     let eras = ERAS.map(|era| Ours::new(era).map(Measured::new));
     let wanted = |it: &Measured| {
         args.after("--only")
