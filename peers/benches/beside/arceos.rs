@@ -156,6 +156,39 @@ impl Space for PeerSpace {
     fn on<R>(&self, _cpu: u32, run: impl FnOnce(&&Self) -> R) -> R {
         run(&self)
     }
+
+    // ArceOS: modules/axmm/src/aspace.rs clone_or_err (oscomp/arceos, 2025). There the new page is
+    // cleared before it is copied to, and looked up once more; not here.
+    fn fork(&self) -> Self {
+        let (areas, table) = &*self.inner.lock();
+        let mut child = (MemorySet::new(), PageTable::try_new().expect("memory"));
+        for area in areas.iter() {
+            let copy = MemoryArea::new(area.start(), area.size(), area.flags(), Lazy);
+            child.0.map(copy, &mut child.1, false).expect("free");
+            for at in pages(area.start(), area.size()) {
+                let Ok((from, ..)) = table.query(at) else {
+                    continue;
+                };
+                let copy = |to| frames().copy(to, pfn(from));
+                let done = Lazy::fault(at, area.flags(), &mut child.1, copy);
+                assert!(done, "memory");
+            }
+        }
+        Self {
+            inner: Mutex::new(child),
+            pages: self.pages,
+        }
+    }
+}
+
+impl PeerSpace {
+    /// As a CPU walks the tables, but under the lock.
+    fn walk(&self, at: u64, wants: MappingFlags) -> Option<Pfn> {
+        let (_, table) = &*self.inner.lock();
+        let found = table.query(VirtAddr::from_usize(at as usize)).ok();
+        let (frame, flags, _) = found?;
+        flags.contains(wants).then(|| pfn(frame))
+    }
 }
 
 impl Drop for PeerSpace {
@@ -213,6 +246,19 @@ impl User for &PeerSpace {
         };
         assert!(Lazy::fault(at, flags, table, fill), "memory");
     }
+
+    fn store(&self, at: u64, value: u64) {
+        let writable = || self.walk(at, MappingFlags::WRITE);
+        let frame = writable().or_else(|| {
+            self.fault(at);
+            writable()
+        });
+        frames().store(frame.expect("mapped"), value);
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        frames().load(self.walk(at, MappingFlags::READ).expect("mapped"))
+    }
 }
 
 /// The other peer's page tables, by the `x86_64` crate: in this file since it is the one of the
@@ -220,10 +266,10 @@ impl User for &PeerSpace {
 pub(crate) mod offset {
     use crate::frames::Frames;
     use minflt_addr::Pfn;
-    use x86_64::structures::paging::mapper::CleanUp;
+    use x86_64::structures::paging::mapper::{CleanUp, MappedFrame, TranslateResult};
     use x86_64::structures::paging::{
         FrameAllocator, FrameDeallocator, Mapper, OffsetPageTable, Page, PageTable, PageTableFlags,
-        PhysFrame, Size4KiB,
+        PhysFrame, Size4KiB, Translate,
     };
     use x86_64::{PhysAddr, VirtAddr};
 
@@ -283,6 +329,18 @@ pub(crate) mod offset {
                 mapper,
                 root,
                 source: Source(frames),
+            }
+        }
+
+        /// The frame at `at` and what it allows.
+        pub(crate) fn find(&self, at: u64) -> Option<(Pfn, PageTableFlags)> {
+            match self.mapper.translate(VirtAddr::new(at)) {
+                TranslateResult::Mapped {
+                    frame: MappedFrame::Size4KiB(frame),
+                    flags,
+                    ..
+                } => Some((pfn(frame), flags)),
+                _ => None,
             }
         }
 

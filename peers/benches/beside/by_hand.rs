@@ -131,6 +131,25 @@ impl Space for HandSpace<'_> {
     fn on<R>(&self, _cpu: u32, run: impl FnOnce(&&Self) -> R) -> R {
         run(&self)
     }
+
+    fn fork(&self) -> Self {
+        let (mappings, tables) = &*self.inner.lock();
+        let mut child = Tables::new(self.frames);
+        for (start, mapping) in &mappings.0 {
+            for at in pages(&(*start..mapping.end)) {
+                if let Some((from, flags)) = tables.find(at) {
+                    let to = self.frames.alloc().expect("memory");
+                    self.frames.copy(to, from);
+                    child.map(at, to, flags);
+                }
+            }
+        }
+        Self {
+            frames: self.frames,
+            inner: Mutex::new((Mappings(mappings.0.clone()), child)),
+            pages: self.pages,
+        }
+    }
 }
 
 impl HandSpace<'_> {
@@ -191,5 +210,24 @@ impl User for &HandSpace<'_> {
             self.frames.clear(frame);
         }
         tables.map(at, frame, flags);
+    }
+
+    fn store(&self, at: u64, value: u64) {
+        let writable = || {
+            let (_, tables) = &*self.inner.lock();
+            let (frame, flags) = tables.find(at)?;
+            flags.contains(PageTableFlags::WRITABLE).then_some(frame)
+        };
+        let frame = writable().or_else(|| {
+            self.fault(at);
+            writable()
+        });
+        self.frames.store(frame.expect("mapped"), value);
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        let (_, tables) = &*self.inner.lock();
+        let (frame, _) = tables.find(at).expect("mapped");
+        self.frames.load(frame)
     }
 }

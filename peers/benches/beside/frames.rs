@@ -48,6 +48,20 @@ impl Frames {
         M::clear(&self.at, frame);
     }
 
+    pub(crate) fn copy(&self, to: Pfn, from: Pfn) {
+        M::copy(&self.at, to, from);
+    }
+
+    /// The first word of a page, as user code loads it.
+    pub(crate) fn load(&self, frame: Pfn) -> u64 {
+        M::user_load(&self.at, frame, 0)
+    }
+
+    /// The first word of a page, as user code stores it.
+    pub(crate) fn store(&self, frame: Pfn, value: u64) {
+        M::user_store(&self.at, frame, 0, value);
+    }
+
     /// Clears every free frame: minflt writes to all of its own, too, before first touches.
     pub(crate) fn clear_free(&self) {
         let free = self.free.lock();

@@ -1,12 +1,12 @@
 //! What an embedder could put together from others' crates or write by hand instead, beside the
-//! library: mappings, first touches, protection, and what a mapping takes.
+//! library: mappings, first touches, protection, forks, and what a mapping takes.
 //!
 //! ```text
 //! cargo bench                             20 rounds (in this directory)
 //! cargo bench -- --smoke                  small; so does the gate
 //! cargo bench -- --quick                  3 rounds
 //! cargo bench -- --only linux-6.15        sides with this in their name
-//! cargo bench -- --row "munmap of a touched page" one row
+//! cargo bench -- --row "fork, child's store"      one row
 //! ```
 //!
 //! All sides are called by one generic loop ([`rows`]) on the same machine, one after the other in
@@ -81,6 +81,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let often = Often {
         calls: much.size(200, 20_000),
         pages: much.size(128, PAGES),
+        forks: much.size(2, 20),
     };
     let peers = [
         ArceOs::new().map(Measured::new),

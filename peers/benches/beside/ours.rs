@@ -106,6 +106,13 @@ impl Space for OurSpace<'_> {
             thread: self.mm.thread(),
         })
     }
+
+    fn fork(&self) -> Self {
+        Self {
+            system: self.system,
+            mm: self.mm.fork().expect("memory"),
+        }
+    }
 }
 
 impl User for OurUser<'_> {
@@ -136,5 +143,13 @@ impl User for OurUser<'_> {
     fn fault(&self, at: u64) {
         let outcome = self.thread.fault(VirtAddr(at), Access::Write);
         assert!(matches!(outcome, FaultOutcome::Done(_)), "{outcome:?}");
+    }
+
+    fn store(&self, at: u64, value: u64) {
+        self.thread.store(VirtAddr(at), value).expect("mapped");
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        self.thread.load(VirtAddr(at)).expect("mapped")
     }
 }

@@ -10,6 +10,8 @@ use std::sync::Barrier;
 const APART: u64 = 2 << 20;
 /// Pages of each mapping that is there besides; as many are free behind it.
 const OTHER: u64 = 2;
+/// Touched pages of an address space that forks.
+const FORKED: u64 = 1000;
 
 /// How often a round does each.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +20,7 @@ pub(crate) struct Often {
     pub(crate) calls: u64,
     /// Pages that a thread touches.
     pub(crate) pages: u64,
+    pub(crate) forks: u64,
 }
 
 /// What a row measures.
@@ -29,10 +32,22 @@ pub(crate) enum Row {
     Touch(Pages),
     TouchBoth(Pages),
     Unmap,
+    Fork(Until),
+}
+
+/// The end of what a row of fork measures, from the fork on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    /// The fork returns.
+    Forked,
+    /// The child has stored to each page.
+    Stored,
+    /// It has exited, and the parent has stored to each page: it is as before the fork.
+    Restored,
 }
 
 /// All rows.
-pub(crate) const ROWS: [(&str, Row); 9] = [
+pub(crate) const ROWS: [(&str, Row); 12] = [
     (
         "mmap and munmap of a page among 10",
         Row::Pair { among: 10 },
@@ -51,6 +66,12 @@ pub(crate) const ROWS: [(&str, Row); 9] = [
         Row::TouchBoth(Pages::Used),
     ),
     ("munmap of a touched page", Row::Unmap),
+    ("fork, a touched page", Row::Fork(Until::Forked)),
+    ("fork, child's store", Row::Fork(Until::Stored)),
+    (
+        "fork, child's store, exit, store",
+        Row::Fork(Until::Restored),
+    ),
 ];
 
 /// Nanoseconds a call, pair or page. Two threads: of both together, by the clock on the wall; else
@@ -80,6 +101,7 @@ pub(crate) fn measure<S: Side>(side: &S, row: Row, often: Often) -> f64 {
             pages
         }),
         Row::Unmap => touch(&side.space(Pages::Clear), pages).unmapped,
+        Row::Fork(until) => forks(&side.space(Pages::Any), until, often.forks),
     }
 }
 
@@ -176,6 +198,58 @@ fn touch<A: Space>(space: &A, pages: u64) -> Touch {
 #[inline(never)]
 fn unmap(user: &impl User, at: u64, pages: u64) {
     user.munmap(at, pages * PAGE);
+}
+
+#[inline(never)]
+fn stores(user: &impl User, at: u64, value: u64) {
+    for page in 0..FORKED {
+        user.store(at + page * PAGE, value);
+    }
+}
+
+/// Nanoseconds a touched page, of `times` forks one after the other.
+fn forks<A: Space>(space: &A, until: Until, times: u64) -> f64 {
+    let (at, mut ns) = (part(0, FORKED), 0.0);
+    space.on(0, |user| {
+        user.mmap_at(at, FORKED * PAGE);
+        stores(user, at, 0);
+    });
+    for time in 0..times {
+        let (child, forked) = space.on(0, |_| {
+            let start = CpuTime::start();
+            let child = fork(space);
+            (child, start.ns())
+        });
+        let stored = child.on(0, |user| {
+            assert_eq!(user.load(at), time, "what the parent stored");
+            let start = CpuTime::start();
+            stores(user, at, !time);
+            start.ns()
+        });
+        let restored = space.on(0, |user| {
+            assert_eq!(user.load(at), time, "not what the child stored");
+            let start = CpuTime::start();
+            exit(child);
+            stores(user, at, time + 1);
+            start.ns()
+        });
+        ns += match until {
+            Until::Forked => forked,
+            Until::Stored => forked + stored,
+            Until::Restored => forked + stored + restored,
+        };
+    }
+    ns / (times * FORKED) as f64
+}
+
+#[inline(never)]
+fn fork<A: Space>(space: &A) -> A {
+    space.fork()
+}
+
+#[inline(never)]
+fn exit<A: Space>(child: A) {
+    drop(child);
 }
 
 /// Two threads of one address space, that begin together when they call what they are given; what

@@ -44,6 +44,9 @@ pub(crate) trait Space: Sized {
 
     /// Runs `run` as a thread on `cpu`.
     fn on<R>(&self, cpu: u32, run: impl FnOnce(&Self::User<'_>) -> R) -> R;
+
+    /// A child with the same contents. Called by a thread that [`Space::on`] runs.
+    fn fork(&self) -> Self;
 }
 
 /// A thread's calls. Each fails the bench if it fails.
@@ -56,4 +59,9 @@ pub(crate) trait User {
     fn mprotect(&self, at: u64, len: u64, writable: bool);
     /// What a trap calls for the first store to a page.
     fn fault(&self, at: u64);
+    /// A store to the first word of a page, as the CPU does it: looked up in the page tables,
+    /// after a fault if they do not allow it.
+    fn store(&self, at: u64, value: u64);
+    /// A load of the first word of a page that was stored to.
+    fn load(&self, at: u64) -> u64;
 }
