@@ -2,7 +2,7 @@
 //! page tables, a bitmap for frames, each behind a spin lock. The glue, a backend that maps a page
 //! when it is first touched, is written here after theirs: they keep it in their kernel.
 
-use crate::frames::Frames;
+use crate::frames::{Fill, Frames};
 use crate::side::{Pages, Side, Space, User};
 use memory_addr::{AddrRange, PhysAddr, VirtAddr};
 use memory_set::{MappingBackend, MemoryArea, MemorySet};
@@ -109,8 +109,8 @@ pub(crate) struct ArceOs(());
 
 impl ArceOs {
     /// Its memory stays: one such peer a program.
-    pub(crate) fn new() -> Result<Self, RamError> {
-        assert!(FRAMES.set(Frames::new()?).is_ok(), "one peer");
+    pub(crate) fn new(fill: Fill) -> Result<Self, RamError> {
+        assert!(FRAMES.set(Frames::new(fill)?).is_ok(), "one peer");
         Ok(Self(()))
     }
 }

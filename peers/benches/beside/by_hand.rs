@@ -2,7 +2,7 @@
 //! crate, a bitmap for frames; a spin lock for the address space and one for all frames.
 
 use crate::arceos::offset::{DATA, READ_ONLY, Tables};
-use crate::frames::Frames;
+use crate::frames::{Fill, Frames};
 use crate::side::{Pages, Side, Space, User};
 use core::ops::Range;
 use minflt_host::RamError;
@@ -87,8 +87,8 @@ fn pages(range: &Range<u64>) -> impl Iterator<Item = u64> {
 pub(crate) struct ByHand(Frames);
 
 impl ByHand {
-    pub(crate) fn new() -> Result<Self, RamError> {
-        Ok(Self(Frames::new()?))
+    pub(crate) fn new(fill: Fill) -> Result<Self, RamError> {
+        Ok(Self(Frames::new(fill)?))
     }
 }
 

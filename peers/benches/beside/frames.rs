@@ -3,7 +3,7 @@
 //!
 //! The memory is a host machine's, as minflt's is: equally aligned, in large pages where the host
 //! has them, cleared and copied by the same instructions. One thing differs: minflt's fills also
-//! prefetch the frame that is allocated next.
+//! prefetch the frame that is allocated next, a peer's with `--fill prefetch-next` only.
 
 use crate::common::machine::{M, PAGE, machine};
 use crate::side::MEMORY;
@@ -13,18 +13,30 @@ use minflt_host::{HostInstance, RamError};
 use minflt_pgtable::Mmu;
 use spin::Mutex;
 
+/// What a clear or copy of a frame prefetches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fill {
+    /// Nothing of other frames.
+    Alone,
+    /// The lines of the frame behind it, which is the bitmap's next if it is free, as minflt's
+    /// fills do with the next frame of the CPU's list.
+    PrefetchNext,
+}
+
 /// Memory of a peer's own.
 pub(crate) struct Frames {
     at: HostInstance,
+    fill: Fill,
     free: Mutex<BitAlloc1M>,
 }
 
 impl Frames {
-    pub(crate) fn new() -> Result<Self, RamError> {
+    pub(crate) fn new(fill: Fill) -> Result<Self, RamError> {
         let mut free = BitAlloc1M::DEFAULT;
         // Without frame 0: to page_table_multiarch an entry with its address has no table.
         free.insert(1..(MEMORY / PAGE) as usize);
         Ok(Self {
+            fill,
             at: machine(2, MEMORY as usize)?,
             free: Mutex::new(free),
         })
@@ -45,11 +57,16 @@ impl Frames {
     }
 
     pub(crate) fn clear(&self, frame: Pfn) {
-        M::clear(&self.at, frame);
+        M::clear_before(&self.at, frame, self.next(frame));
     }
 
     pub(crate) fn copy(&self, to: Pfn, from: Pfn) {
-        M::copy(&self.at, to, from);
+        M::copy_before(&self.at, to, from, self.next(to));
+    }
+
+    fn next(&self, frame: Pfn) -> Option<Pfn> {
+        let next = frame.0 + 1;
+        (self.fill == Fill::PrefetchNext && next < MEMORY / PAGE).then_some(Pfn(next))
     }
 
     /// The first word of a page, as user code loads it.

@@ -7,6 +7,7 @@
 //! cargo bench -- --quick                  3 rounds
 //! cargo bench -- --only linux-6.15        sides with this in their name
 //! cargo bench -- --row "fork, child's store"      one row
+//! cargo bench -- --fill prefetch-next     peers prefetch the next frame when they fill one
 //! ```
 //!
 //! All sides are called by one generic loop ([`rows`]) on the same machine, one after the other in
@@ -32,6 +33,7 @@ use common::figures::{Bound, Noise};
 use common::table::{Judge, Times};
 use common::{Args, ends};
 use core::error::Error;
+use frames::Fill;
 use minflt_host::RamError;
 use ours::Ours;
 use rows::{Often, ROWS, Row, bytes_a_mapping, measure};
@@ -83,9 +85,14 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         pages: much.size(128, PAGES),
         forks: much.size(2, 20),
     };
+    let (fill, flag) = match args.after("--fill") {
+        None => (Fill::Alone, ""),
+        Some("prefetch-next") => (Fill::PrefetchNext, " -- --fill prefetch-next"),
+        Some(other) => return Err(format!("--fill {other}: expected prefetch-next").into()),
+    };
     let peers = [
-        ArceOs::new().map(Measured::new),
-        ByHand::new().map(Measured::new),
+        ArceOs::new(fill).map(Measured::new),
+        ByHand::new(fill).map(Measured::new),
     ];
     let eras = ERAS.map(|era| Ours::new(era).map(Measured::new));
     let wanted = |it: &Measured| {
@@ -112,8 +119,8 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
             }
         }
     }
-    let command = "cargo bench --manifest-path peers/Cargo.toml";
-    times.print_of("beside", command, much);
+    let command = format!("cargo bench --manifest-path peers/Cargo.toml{flag}");
+    times.print_of("beside", &command, much);
     for peer in &peers {
         println!(
             "\nminflt : {}, median of neighbouring rounds [quartiles]",
@@ -131,6 +138,6 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     for side in peers.iter().chain(&ours) {
         println!("{:64} {:9.0}", side.name, (side.bytes_a_mapping)());
     }
-    notes::print();
+    notes::print(fill);
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! What each side does and leaves out: comparable only with this beside it.
 
+use crate::frames::Fill;
+
 /// Who is who.
 pub(crate) const SIDES: &str = "\
 memory_set          the parts of ArceOS's kernels: mappings by memory_set, page tables by
@@ -13,7 +15,7 @@ Both peers have a spin lock for the address space and one for all frames, and me
 type Line = [&'static str; 4];
 
 /// One line a thing that a side may do.
-const LINES: [Line; 18] = [
+const LINES: [Line; 17] = [
     ["", "memory_set", "BTreeMap", "minflt"],
     ["faults of one address space in parallel", "no", "no", "yes"],
     ["frames cached for each CPU", "no", "no", "yes"],
@@ -46,7 +48,6 @@ const LINES: [Line; 18] = [
     ],
     ["fork copies a page", "in fork", "in fork", "on a store"],
     ["a first touch prefetches frames", "no", "no", "no"],
-    ["a clear prefetches the next frame", "no", "no", "yes"],
 ];
 
 /// What the lines do not say.
@@ -62,11 +63,16 @@ software TLB and then in its tables. With the child's store each side has copied
 After a fork minflt's parent finds its pages read-only, and the last row has that fault; the peers'
 parent has none.";
 
-pub(crate) fn print() {
+pub(crate) fn print(fill: Fill) {
     println!("\n{SIDES}\n");
     let line = |[what, memory_set, by_hand, minflt]: Line| {
         println!("{what:46}{memory_set:14}{by_hand:14}{minflt}");
     };
     LINES.into_iter().for_each(line);
+    let peers = match fill {
+        Fill::Alone => "nothing",
+        Fill::PrefetchNext => "next frame",
+    };
+    line(["a clear or a copy prefetches", peers, peers, "next frame"]);
     println!("\n{MORE}\n{FORK}");
 }
