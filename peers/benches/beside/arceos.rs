@@ -2,29 +2,29 @@
 //! page tables, a bitmap for frames, each behind a spin lock. The glue, a backend that maps a page
 //! when it is first touched, is written here after theirs: they keep it in their kernel.
 
-use crate::side::{MEMORY, Pages, Side, Space, User};
-use bitmap_allocator::{BitAlloc, BitAlloc1M};
-use core::alloc::Layout;
+use crate::frames::{Fill, Frames};
+use crate::side::{Pages, Side, Space, User};
 use memory_addr::{AddrRange, PhysAddr, VirtAddr};
 use memory_set::{MappingBackend, MemoryArea, MemorySet};
+use minflt_addr::Pfn;
+use minflt_host::RamError;
 use page_table_multiarch::x86_64::X64PageTable;
 use page_table_multiarch::{MappingFlags, PageSize, PagingHandler};
 use spin::Mutex;
-use std::alloc::alloc;
 use std::sync::OnceLock;
 
 const PAGE: usize = 4096;
 
-/// What it does that the library does not, and does not do.
-pub(crate) const NOTES: &str = "\
-The peer: one spin lock for the address space, one for all frames; mmap looks for room from the
-bottom, area by area; munmap looks at every area; page tables go when the address space does; no
-counts, no limits, no merging, no other CPU is told of what is unmapped (on the host target nor is
-the own TLB). What a call of its kernel does around this is left out, as it is of ours.";
+/// A [`PagingHandler`] has no state of its own.
+static FRAMES: OnceLock<Frames> = OnceLock::new();
 
-/// The memory, as the kernel's direct map; and which frames are free.
-static MEMORY_BASE: OnceLock<usize> = OnceLock::new();
-static FRAMES: Mutex<BitAlloc1M> = Mutex::new(BitAlloc1M::DEFAULT);
+fn frames() -> &'static Frames {
+    FRAMES.get().expect("set by `new`")
+}
+
+const fn pfn(frame: PhysAddr) -> Pfn {
+    Pfn((frame.as_usize() / PAGE) as u64)
+}
 
 /// Frames by way of the bitmap.
 struct Handler;
@@ -32,17 +32,16 @@ struct Handler;
 impl PagingHandler for Handler {
     fn alloc_frames(num: usize, _align: usize) -> Option<PhysAddr> {
         assert_eq!(num, 1, "x86-64's tables have a page each");
-        let frame = FRAMES.lock().alloc()?;
-        Some(PhysAddr::from_usize(frame * PAGE))
+        let frame = frames().alloc()?;
+        Some(PhysAddr::from_usize(frame.0 as usize * PAGE))
     }
 
     fn dealloc_frames(frame: PhysAddr, _num: usize) {
-        FRAMES.lock().dealloc(frame.as_usize() / PAGE);
+        frames().free(pfn(frame));
     }
 
     fn phys_to_virt(frame: PhysAddr) -> VirtAddr {
-        let base = MEMORY_BASE.get().expect("set by `new`");
-        VirtAddr::from_usize(base + frame.as_usize())
+        VirtAddr::from_mut_ptr_of(frames().ptr(pfn(frame)))
     }
 }
 
@@ -53,15 +52,17 @@ type PageTable = X64PageTable<Handler>;
 struct Lazy;
 
 impl Lazy {
-    fn fault(at: VirtAddr, flags: MappingFlags, table: &mut PageTable, clear: bool) -> bool {
+    /// Maps a new page that `fill` fills.
+    fn fault(
+        at: VirtAddr,
+        flags: MappingFlags,
+        table: &mut PageTable,
+        fill: impl FnOnce(Pfn),
+    ) -> bool {
         let Some(frame) = Handler::alloc_frame() else {
             return false;
         };
-        if clear {
-            let page: *mut u8 = Handler::phys_to_virt(frame).as_mut_ptr();
-            // SAFETY: a whole frame of the memory, which nothing else uses since it was allocated.
-            unsafe { page.write_bytes(0, PAGE) };
-        }
+        fill(pfn(frame));
         let mapped = table.cursor().map(at, frame, PageSize::Size4K, flags);
         mapped.is_ok()
     }
@@ -107,18 +108,10 @@ impl MappingBackend for Lazy {
 pub(crate) struct ArceOs(());
 
 impl ArceOs {
-    /// The memory is there, and stays: one peer a program.
-    pub(crate) fn new() -> Self {
-        let bytes = MEMORY as usize;
-        let layout = Layout::from_size_align(bytes, PAGE).expect("pages");
-        // SAFETY: not of size 0.
-        let base = unsafe { alloc(layout) };
-        assert!(!base.is_null(), "{bytes} bytes");
-        // SAFETY: all of what was allocated. Each page is written, so that the host has it.
-        unsafe { base.write_bytes(0, bytes) };
-        assert!(MEMORY_BASE.set(base as usize).is_ok(), "one peer");
-        FRAMES.lock().insert(0..bytes / PAGE);
-        Self(())
+    /// Its memory stays: one such peer a program.
+    pub(crate) fn new(fill: Fill) -> Result<Self, RamError> {
+        assert!(FRAMES.set(Frames::new(fill)?).is_ok(), "one peer");
+        Ok(Self(()))
     }
 }
 
@@ -136,10 +129,13 @@ impl Side for ArceOs {
     type Space<'a> = PeerSpace;
 
     fn name(&self) -> String {
-        "memory_set + page_table_multiarch".to_owned()
+        "memory_set".to_owned()
     }
 
     fn space(&self, pages: Pages) -> PeerSpace {
+        if pages != Pages::Any {
+            frames().clear_free();
+        }
         PeerSpace {
             inner: Mutex::new((MemorySet::new(), PageTable::try_new().expect("memory"))),
             pages,
@@ -147,8 +143,7 @@ impl Side for ArceOs {
     }
 
     fn bytes(&self, _: &PeerSpace) -> u64 {
-        let stats = crate::HEAP.stats();
-        (stats.bytes_allocated - stats.bytes_deallocated) as u64
+        crate::heap_bytes()
     }
 }
 
@@ -160,6 +155,39 @@ impl Space for PeerSpace {
 
     fn on<R>(&self, _cpu: u32, run: impl FnOnce(&&Self) -> R) -> R {
         run(&self)
+    }
+
+    // ArceOS: modules/axmm/src/aspace.rs clone_or_err (oscomp/arceos, 2025). There the new page is
+    // cleared before it is copied to, and looked up once more; not here.
+    fn fork(&self) -> Self {
+        let (areas, table) = &*self.inner.lock();
+        let mut child = (MemorySet::new(), PageTable::try_new().expect("memory"));
+        for area in areas.iter() {
+            let copy = MemoryArea::new(area.start(), area.size(), area.flags(), Lazy);
+            child.0.map(copy, &mut child.1, false).expect("free");
+            for at in pages(area.start(), area.size()) {
+                let Ok((from, ..)) = table.query(at) else {
+                    continue;
+                };
+                let copy = |to| frames().copy(to, pfn(from));
+                let done = Lazy::fault(at, area.flags(), &mut child.1, copy);
+                assert!(done, "memory");
+            }
+        }
+        Self {
+            inner: Mutex::new(child),
+            pages: self.pages,
+        }
+    }
+}
+
+impl PeerSpace {
+    /// As a CPU walks the tables, but under the lock.
+    fn walk(&self, at: u64, wants: MappingFlags) -> Option<Pfn> {
+        let (_, table) = &*self.inner.lock();
+        let found = table.query(VirtAddr::from_usize(at as usize)).ok();
+        let (frame, flags, _) = found?;
+        flags.contains(wants).then(|| pfn(frame))
     }
 }
 
@@ -211,7 +239,140 @@ impl User for &PeerSpace {
         let area = areas.find(at).expect("mapped");
         let flags = area.flags();
         assert!(flags.contains(MappingFlags::WRITE), "writable");
-        let clear = self.pages == Pages::Used;
-        assert!(Lazy::fault(at, flags, table, clear), "memory");
+        let fill = |frame| {
+            if self.pages != Pages::Clear {
+                frames().clear(frame);
+            }
+        };
+        assert!(Lazy::fault(at, flags, table, fill), "memory");
+    }
+
+    fn store(&self, at: u64, value: u64) {
+        let writable = || self.walk(at, MappingFlags::WRITE);
+        let frame = writable().or_else(|| {
+            self.fault(at);
+            writable()
+        });
+        frames().store(frame.expect("mapped"), value);
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        frames().load(self.walk(at, MappingFlags::READ).expect("mapped"))
+    }
+}
+
+/// The other peer's page tables, by the `x86_64` crate: in this file since it is the one of the
+/// bench that may have `unsafe` (`xtask/src/tidy/unsafe_code.rs`).
+pub(crate) mod offset {
+    use crate::frames::Frames;
+    use minflt_addr::Pfn;
+    use x86_64::structures::paging::mapper::{CleanUp, MappedFrame, TranslateResult};
+    use x86_64::structures::paging::{
+        FrameAllocator, FrameDeallocator, Mapper, OffsetPageTable, Page, PageTable, PageTableFlags,
+        PhysFrame, Size4KiB, Translate,
+    };
+    use x86_64::{PhysAddr, VirtAddr};
+
+    pub(crate) const READ_ONLY: PageTableFlags = PageTableFlags::PRESENT
+        .union(PageTableFlags::USER_ACCESSIBLE)
+        .union(PageTableFlags::NO_EXECUTE);
+    pub(crate) const DATA: PageTableFlags = READ_ONLY.union(PageTableFlags::WRITABLE);
+
+    /// The page tables of an address space. No CPU ever walks them, so what they map gives nobody
+    /// access to anything.
+    pub(crate) struct Tables<'a> {
+        mapper: OffsetPageTable<'a>,
+        root: Pfn,
+        source: Source<'a>,
+    }
+
+    /// Frames for tables.
+    struct Source<'a>(&'a Frames);
+
+    // SAFETY: the frames of the bitmap are allocated once each until they are free again.
+    unsafe impl FrameAllocator<Size4KiB> for Source<'_> {
+        fn allocate_frame(&mut self) -> Option<PhysFrame> {
+            self.0.alloc().map(phys)
+        }
+    }
+
+    impl FrameDeallocator<Size4KiB> for Source<'_> {
+        unsafe fn deallocate_frame(&mut self, frame: PhysFrame) {
+            self.0.free(pfn(frame));
+        }
+    }
+
+    fn phys(frame: Pfn) -> PhysFrame {
+        PhysFrame::containing_address(PhysAddr::new(frame.0 << 12))
+    }
+
+    const fn pfn(frame: PhysFrame) -> Pfn {
+        Pfn(frame.start_address().as_u64() >> 12)
+    }
+
+    fn page(at: u64) -> Page {
+        Page::containing_address(VirtAddr::new(at))
+    }
+
+    impl<'a> Tables<'a> {
+        pub(crate) fn new(frames: &'a Frames) -> Self {
+            let root = frames.alloc().expect("memory");
+            frames.clear(root);
+            let table: *mut PageTable = frames.ptr(root).cast();
+            // SAFETY: a page of zeros, aligned, is a table; it stays while `frames` is borrowed,
+            // and is nobody else's until `drop` frees it.
+            let table = unsafe { &mut *table };
+            let direct_map = VirtAddr::from_ptr(frames.ptr(Pfn(0)));
+            // SAFETY: all frames lie behind the first, and the table is the root of no others yet.
+            let mapper = unsafe { OffsetPageTable::new(table, direct_map) };
+            Self {
+                mapper,
+                root,
+                source: Source(frames),
+            }
+        }
+
+        /// The frame at `at` and what it allows.
+        pub(crate) fn find(&self, at: u64) -> Option<(Pfn, PageTableFlags)> {
+            match self.mapper.translate(VirtAddr::new(at)) {
+                TranslateResult::Mapped {
+                    frame: MappedFrame::Size4KiB(frame),
+                    flags,
+                    ..
+                } => Some((pfn(frame), flags)),
+                _ => None,
+            }
+        }
+
+        pub(crate) fn map(&mut self, at: u64, frame: Pfn, flags: PageTableFlags) {
+            let (page, frame) = (page(at), phys(frame));
+            // SAFETY: no CPU walks the tables.
+            let done = unsafe { self.mapper.map_to(page, frame, flags, &mut self.source) };
+            done.expect("memory, and no page there").ignore();
+        }
+
+        /// What was mapped at `at`, no more.
+        pub(crate) fn unmap(&mut self, at: u64) -> Option<Pfn> {
+            let (frame, flush) = self.mapper.unmap(page(at)).ok()?;
+            flush.ignore();
+            Some(pfn(frame))
+        }
+
+        /// A page that was not touched has no entry, and gets none.
+        pub(crate) fn protect(&mut self, at: u64, flags: PageTableFlags) {
+            // SAFETY: no CPU walks the tables.
+            let done = unsafe { self.mapper.update_flags(page(at), flags) };
+            if let Ok(flush) = done {
+                flush.ignore();
+            }
+        }
+    }
+
+    impl Drop for Tables<'_> {
+        fn drop(&mut self) {
+            // SAFETY: no CPU walks the tables, so those without entries have no use.
+            unsafe { self.mapper.clean_up(&mut self.source) };
+            self.source.0.free(self.root);
+        }
     }
 }

@@ -1,39 +1,57 @@
-//! What an embedder could put together from others' crates instead, beside the library: mappings,
-//! first touches, protection, and what a mapping takes.
+//! What an embedder could put together from others' crates or write by hand instead, beside the
+//! library: mappings, first touches, protection, forks, and what a mapping takes.
 //!
 //! ```text
 //! cargo bench                             20 rounds (in this directory)
 //! cargo bench -- --smoke                  small; so does the gate
 //! cargo bench -- --quick                  3 rounds
-//! cargo bench -- --era linux-6.15         one era
+//! cargo bench -- --only linux-6.15        sides with this in their name
+//! cargo bench -- --row "fork, child's store"      one row
+//! cargo bench -- --fill prefetch-next     peers prefetch the next frame when they fill one
 //! ```
 //!
-//! Both sides are called by one generic loop ([`side`]) on the same machine, round by round; a
-//! ratio is of neighbours in time. What each side does and the other does not is printed below.
+//! All sides are called by one generic loop ([`rows`]) on the same machine, one after the other in
+//! each row of each round; a ratio is of neighbours in time. What each side does and leaves out
+//! ([`notes`]) is printed below.
 
 #![expect(clippy::expect_used, reason = "a bench that fails stops")]
 
 mod arceos;
+mod by_hand;
 #[path = "../../../crates/host/benches/common/mod.rs"]
 #[expect(dead_code, reason = "the library's own benches share it")]
 mod common;
+mod frames;
+mod notes;
 mod ours;
+mod rows;
 mod side;
 
 use arceos::ArceOs;
+use by_hand::ByHand;
 use common::figures::{Bound, Noise};
 use common::table::{Judge, Times};
 use common::{Args, ends};
 use core::error::Error;
+use frames::Fill;
+use minflt_host::RamError;
 use ours::Ours;
-use side::{PAGES, ROWS, Side, bytes_a_mapping, measure};
+use rows::{Often, ROWS, Row, bytes_a_mapping, measure};
+use side::{PAGES, Side};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use std::alloc::System;
 use std::process::ExitCode;
+use std::rc::Rc;
 
-/// Counts the peer's bytes.
+/// Counts the peers' bytes.
 #[global_allocator]
 static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Bytes that the program has allocated.
+fn heap_bytes() -> u64 {
+    let stats = HEAP.stats();
+    (stats.bytes_allocated - stats.bytes_deallocated) as u64
+}
 
 const ERAS: [&str; 3] = ["linux-4.13", "spf-2017", "linux-6.15"];
 
@@ -41,37 +59,85 @@ fn main() -> ExitCode {
     ends(run(&Args::given()))
 }
 
+/// A side, behind what is asked of it.
+struct Measured {
+    name: String,
+    ns: Box<dyn Fn(Row, Often) -> f64>,
+    bytes_a_mapping: Box<dyn Fn() -> f64>,
+}
+
+impl Measured {
+    fn new<S: Side + 'static>(side: S) -> Self {
+        let side = Rc::new(side);
+        let again = Rc::clone(&side);
+        Self {
+            name: side.name(),
+            ns: Box::new(move |row, often| measure(&*side, row, often)),
+            bytes_a_mapping: Box::new(move || bytes_a_mapping(&*again)),
+        }
+    }
+}
+
 fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let much = args.much();
-    let (each, pages) = (much.size(200, 20_000), much.size(128, PAGES));
-    let eras = ERAS
+    let often = Often {
+        calls: much.size(200, 20_000),
+        pages: much.size(128, PAGES),
+        forks: much.size(2, 20),
+    };
+    let (fill, flag) = match args.after("--fill") {
+        None => (Fill::Alone, ""),
+        Some("prefetch-next") => (Fill::PrefetchNext, " -- --fill prefetch-next"),
+        Some(other) => return Err(format!("--fill {other}: expected prefetch-next").into()),
+    };
+    let peers = [
+        ArceOs::new(fill).map(Measured::new),
+        ByHand::new(fill).map(Measured::new),
+    ];
+    let eras = ERAS.map(|era| Ours::new(era).map(Measured::new));
+    let wanted = |it: &Measured| {
+        args.after("--only")
+            .is_none_or(|part| it.name.contains(part))
+    };
+    let all = |sides: Vec<Result<_, _>>| -> Result<Vec<Measured>, _> {
+        let sides: Result<Vec<_>, RamError> = sides.into_iter().collect();
+        sides.map(|it| it.into_iter().filter(wanted).collect())
+    };
+    let (peers, ours) = (all(peers.into())?, all(eras.into())?);
+    let one = args.after("--row");
+    let rows = ROWS
         .into_iter()
-        .filter(|era| args.after("--era").is_none_or(|it| it == *era));
-    let ours = eras.map(Ours::new).collect::<Result<Vec<_>, _>>()?;
-    let peer = ArceOs::new();
+        .filter(|(name, _)| one.is_none_or(|it| it == *name));
+    if peers.len() + ours.len() == 0 || rows.clone().count() == 0 {
+        return Err("no side is called that, or no row".into());
+    }
     let mut times = Times::default();
     for _ in 0..much.rounds() {
-        times.push(&peer.name(), &ROWS, measure(&peer, each, pages));
+        for (name, row) in rows.clone() {
+            for side in peers.iter().chain(&ours) {
+                times.push(&side.name, &[name], vec![(side.ns)(row, often)]);
+            }
+        }
+    }
+    let command = format!("cargo bench --manifest-path peers/Cargo.toml{flag}");
+    times.print_of("beside", &command, much);
+    for peer in &peers {
+        println!(
+            "\nminflt : {}, median of neighbouring rounds [quartiles]",
+            peer.name
+        );
         for ours in &ours {
-            times.push(&ours.name(), &ROWS, measure(ours, each, pages));
+            for (row, _) in rows.clone() {
+                let ratios = times.pairs((&ours.name, row), (&peer.name, row), |a, b| a / b);
+                let figure = format!("{}: {row}", ours.name);
+                Judge::of(much).print(&figure, &ratios, Bound::None, Noise::of_ratios(&ratios));
+            }
         }
     }
-    let command = "cargo bench --manifest-path peers/Cargo.toml";
-    times.print_of("beside", command, much);
-    println!("\nminflt : peer, median of neighbouring rounds [quartiles]");
-    for ours in &ours {
-        for row in ROWS {
-            let (one, other) = (ours.name(), peer.name());
-            let ratios = times.pairs((&one, row), (&other, row), |ours, peer| ours / peer);
-            let figure = format!("{}: {row}", ours.name());
-            Judge::of(much).print(&figure, &ratios, Bound::None, Noise::of_ratios(&ratios));
-        }
+    println!("\nbytes a mapping, of 10,000 that are not touched");
+    for side in peers.iter().chain(&ours) {
+        println!("{:64} {:9.0}", side.name, (side.bytes_a_mapping)());
     }
-    println!("\nbytes a mapping, of 10,000 that do not touch");
-    println!("{:64} {:9.0}", peer.name(), bytes_a_mapping(&peer));
-    for ours in &ours {
-        println!("{:64} {:9.0}", ours.name(), bytes_a_mapping(ours));
-    }
-    println!("\n{}\n\n{}", ours::IN_ADDITION, arceos::NOTES);
+    notes::print(fill);
     Ok(())
 }

@@ -1,22 +1,15 @@
 //! The library, on the host target without checks.
 
-use crate::common::machine::{M, machine};
-use crate::side::{MEMORY, Pages, Side, Space, User};
+use crate::common::machine::{M, PAGE, machine};
+use crate::side::{MEMORY, PAGES, Pages, Side, Space, User};
 use minflt_addr::VirtAddr;
 use minflt_host::RamError;
-use minflt_mm::{FaultOutcome, MmHandle, Place, Prot, Running, System, Thread, era};
+use minflt_mm::config::Prefetch;
+use minflt_mm::{Config, FaultOutcome, MmHandle, Place, Prot, Running, System, Thread, era};
 use minflt_pgtable::Access;
 
-/// What it does that the peer does not.
-pub(crate) const IN_ADDITION: &str = "\
-minflt does in addition: in each call and fault a lock that readers share, limits, accounting of
-memory that is committed and resident, counts of events; in each mmap a search from the top of the
-address space and a merge with what is alike beside it, in each munmap the end of page tables that
-nothing is mapped below; in each first touch a reference and a map count of the page, and what
-finds its mappings from the page (anon_vma); in each mprotect a split or merge and its charge; a
-flush of the software TLB of each CPU that runs the address space (an interrupt for the other).
-Its clear asks for the lines of the frame that is cleared next; the peer's does not.
-On two threads of a system that does not shoot down translations, munmap would be unsafe.";
+/// Bytes of a mapping among those that use all memory.
+const PIECE: u64 = 2 << 20;
 
 /// One era's system.
 pub(crate) struct Ours {
@@ -28,8 +21,35 @@ impl Ours {
     pub(crate) fn new(name: &'static str) -> Result<Self, RamError> {
         let machine = machine(2, MEMORY as usize)?;
         let era = era(name).unwrap_or_else(|| panic!("no era is called {name}"));
-        let system = System::boot(machine, era.config).unwrap_or_else(|error| panic!("{error}"));
+        // As `--prefetch nothing`: the peers prefetch nothing in a first touch either.
+        let config = Config {
+            prefetch: Prefetch::Nothing,
+            ..era.config
+        };
+        let system = System::boot(machine, config).unwrap_or_else(|error| panic!("{error}"));
         Ok(Self { era: name, system })
+    }
+
+    /// Stores to every free page, so that each has to be cleared again.
+    fn use_free_frames(&self) {
+        let mm = self.system.new_mm().expect("memory");
+        let thread = mm.thread();
+        let mut touched = 0;
+        // A mapping larger than memory is refused.
+        'all: for _ in 0..MEMORY / PIECE {
+            let at = mm.mmap(Place::Any, PIECE, Prot::READ_WRITE);
+            let at = at.expect("a hole").0;
+            for page in (at..at + PIECE).step_by(PAGE as usize) {
+                match thread.fault(VirtAddr(page), Access::Write) {
+                    FaultOutcome::Done(_) => touched += 1,
+                    _ => break 'all,
+                }
+            }
+        }
+        assert!(touched > 2 * PAGES, "{touched} pages are not all");
+        drop(thread);
+        drop(mm);
+        self.system.drain_deferred();
     }
 }
 
@@ -55,8 +75,10 @@ impl Side for Ours {
     fn space(&self, pages: Pages) -> OurSpace<'_> {
         let _cpu = self.system.machine().enter(0);
         self.system.drain_deferred();
-        if pages == Pages::Clear {
-            self.system.clear_free_frames();
+        match pages {
+            Pages::Any => {}
+            Pages::Used => self.use_free_frames(),
+            Pages::Clear => self.system.clear_free_frames(),
         }
         OurSpace {
             system: &self.system,
@@ -83,6 +105,13 @@ impl Space for OurSpace<'_> {
             mm: &self.mm,
             thread: self.mm.thread(),
         })
+    }
+
+    fn fork(&self) -> Self {
+        Self {
+            system: self.system,
+            mm: self.mm.fork().expect("memory"),
+        }
     }
 }
 
@@ -114,5 +143,13 @@ impl User for OurUser<'_> {
     fn fault(&self, at: u64) {
         let outcome = self.thread.fault(VirtAddr(at), Access::Write);
         assert!(matches!(outcome, FaultOutcome::Done(_)), "{outcome:?}");
+    }
+
+    fn store(&self, at: u64, value: u64) {
+        self.thread.store(VirtAddr(at), value).expect("mapped");
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        self.thread.load(VirtAddr(at)).expect("mapped")
     }
 }

@@ -1,17 +1,11 @@
-//! What is compared, and how both sides are measured.
+//! What a side is: address spaces, and the calls that threads make in them.
 
-use crate::common::machine::{CpuTime, PAGE, WallTime};
-use core::cell::Cell;
-use std::sync::Barrier;
+use crate::common::machine::PAGE;
 
 /// Pages that the rounds of first touches use, each thread.
 pub(crate) const PAGES: u64 = 8 << 10;
 /// Memory of a side: for two threads' pages, tables and descriptors.
 pub(crate) const MEMORY: u64 = 2 * PAGES * PAGE + (48 << 20);
-/// Where threads' ranges lie apart, so that they share no table of the lowest level.
-const APART: u64 = 2 << 20;
-/// Pages of each mapping that is there besides; as many are free behind it.
-const OTHER: u64 = 2;
 
 /// One of those compared.
 pub(crate) trait Side: Sync {
@@ -23,7 +17,7 @@ pub(crate) trait Side: Sync {
     /// As the tables name it.
     fn name(&self) -> String;
 
-    /// A new address space, while no other is there.
+    /// A new address space, while no other exists.
     fn space(&self, pages: Pages) -> Self::Space<'_>;
 
     /// Bytes in use for what describes mappings.
@@ -33,14 +27,16 @@ pub(crate) trait Side: Sync {
 /// What first touches find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pages {
-    /// Pages that a fault has to clear.
+    /// Any pages: the row has no first touches.
+    Any,
+    /// Pages that a fault has to clear: every free one was written to.
     Used,
-    /// Pages that are clear: every free one was cleared beforehand, or the clear is left out.
+    /// Clear pages: every free one was cleared beforehand.
     Clear,
 }
 
 /// An address space of one side.
-pub(crate) trait Space {
+pub(crate) trait Space: Sized {
     /// A thread in it, on a CPU.
     type User<'u>: User
     where
@@ -48,6 +44,9 @@ pub(crate) trait Space {
 
     /// Runs `run` as a thread on `cpu`.
     fn on<R>(&self, cpu: u32, run: impl FnOnce(&Self::User<'_>) -> R) -> R;
+
+    /// A child with the same contents. Called by a thread that [`Space::on`] runs.
+    fn fork(&self) -> Self;
 }
 
 /// A thread's calls. Each fails the bench if it fails.
@@ -60,157 +59,9 @@ pub(crate) trait User {
     fn mprotect(&self, at: u64, len: u64, writable: bool);
     /// What a trap calls for the first store to a page.
     fn fault(&self, at: u64);
-}
-
-/// The rows, in the order of what [`measure`] returns.
-pub(crate) const ROWS: [&str; 8] = [
-    "mmap and munmap of a page among 10 mappings",
-    "the same among 10,000 mappings",
-    "the same among 10, two threads",
-    "mprotect of a mapping there and back, among 10",
-    "first touch, page clear beforehand",
-    "first touch with the clear",
-    "first touch, page clear beforehand, two threads",
-    "munmap of a touched page, many at once",
-];
-
-/// Nanoseconds a call, pair or page, one number a row. Two threads: of both together, by the clock
-/// on the wall; else processor time.
-pub(crate) fn measure<S: Side>(side: &S, times: u64, pages: u64) -> Vec<f64> {
-    let (few, protect) = {
-        let space = side.space(Pages::Used);
-        among(&space, 10);
-        (pair(&space, times), protect(&space, times))
-    };
-    let many = {
-        let space = side.space(Pages::Used);
-        among(&space, 10_000);
-        pair(&space, times / 100)
-    };
-    let both = {
-        let space = side.space(Pages::Used);
-        among(&space, 10);
-        together(&space, |user, _, wait| {
-            wait();
-            pairs(user, times);
-            times
-        })
-    };
-    let (clear, unmap) = touch(&side.space(Pages::Clear), pages);
-    let (with, _) = touch(&side.space(Pages::Used), pages);
-    let two = {
-        let space = side.space(Pages::Clear);
-        together(&space, |user, cpu, wait| {
-            let at = part(u64::from(cpu), pages);
-            user.mmap_at(at, pages * PAGE);
-            wait();
-            faults(user, at, pages);
-            pages
-        })
-    };
-    vec![few, many, both, protect, clear, with, two, unmap]
-}
-
-/// Bytes that a mapping takes, of 10,000.
-pub(crate) fn bytes_a_mapping<S: Side>(side: &S) -> f64 {
-    let space = side.space(Pages::Used);
-    let before = side.bytes(&space);
-    among(&space, 10_000);
-    (side.bytes(&space) - before) as f64 / 10_000.0
-}
-
-/// Where the range of a thread starts.
-const fn part(thread: u64, pages: u64) -> u64 {
-    (1 << 40) + thread * (pages * PAGE).next_multiple_of(APART)
-}
-
-/// Maps `others` mappings with gaps between them that the mappings measured do fit in.
-fn among<A: Space>(space: &A, others: u64) {
-    space.on(0, |user| {
-        let top = (1 << 46) - 4 * OTHER * PAGE * others;
-        for other in 0..others {
-            user.mmap_at(top + 2 * OTHER * PAGE * other, OTHER * PAGE);
-        }
-    });
-}
-
-fn pairs(user: &impl User, times: u64) {
-    for _ in 0..times {
-        let at = user.mmap(PAGE);
-        user.munmap(at, PAGE);
-    }
-}
-
-fn pair<A: Space>(space: &A, times: u64) -> f64 {
-    space.on(0, |user| {
-        pairs(user, times / 10);
-        let start = CpuTime::start();
-        pairs(user, times);
-        start.ns() / times as f64
-    })
-}
-
-fn protect<A: Space>(space: &A, times: u64) -> f64 {
-    space.on(0, |user| {
-        let at = part(0, 1);
-        user.mmap_at(at, PAGE);
-        user.fault(at);
-        let run = |times| {
-            for _ in 0..times {
-                user.mprotect(at, PAGE, false);
-                user.mprotect(at, PAGE, true);
-            }
-        };
-        run(times / 10);
-        let start = CpuTime::start();
-        run(times);
-        start.ns() / times as f64
-    })
-}
-
-fn faults(user: &impl User, at: u64, pages: u64) {
-    for page in 0..pages {
-        user.fault(at + page * PAGE);
-    }
-}
-
-/// A first touch of each page, and the end of all.
-fn touch<A: Space>(space: &A, pages: u64) -> (f64, f64) {
-    space.on(0, |user| {
-        let at = part(0, pages);
-        user.mmap_at(at, pages * PAGE);
-        let start = CpuTime::start();
-        faults(user, at, pages);
-        let touched = start.ns();
-        let start = CpuTime::start();
-        user.munmap(at, pages * PAGE);
-        (touched / pages as f64, start.ns() / pages as f64)
-    })
-}
-
-/// Two threads of one address space, that begin together when they call what they are given; what
-/// they return is how many operations they did. Nanoseconds from the first begin to the last end,
-/// by operations of both.
-fn together<A: Space + Sync>(
-    space: &A,
-    run: impl Fn(&A::User<'_>, u32, &dyn Fn()) -> u64 + Sync,
-) -> f64 {
-    let (ready, start) = (Barrier::new(2), WallTime::start());
-    std::thread::scope(|scope| {
-        let threads = [0, 1].map(|cpu| {
-            let (ready, start, run) = (&ready, &start, &run);
-            scope.spawn(move || {
-                space.on(cpu, |user| {
-                    let began = Cell::new(0.0);
-                    let did = run(user, cpu, &|| {
-                        ready.wait();
-                        began.set(start.ns());
-                    });
-                    (did, began.get(), start.ns())
-                })
-            })
-        });
-        let [one, two] = threads.map(|thread| thread.join().expect("no panic"));
-        (one.2.max(two.2) - one.1.min(two.1)) / (one.0 + two.0) as f64
-    })
+    /// A store to the first word of a page, as the CPU does it: looked up in the page tables,
+    /// after a fault if they do not allow it.
+    fn store(&self, at: u64, value: u64);
+    /// A load of the first word of a page that was stored to.
+    fn load(&self, at: u64) -> u64;
 }
