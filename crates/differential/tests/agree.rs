@@ -12,7 +12,8 @@ use minflt_differential::ours::{self, Ours, OursOn};
 use minflt_differential::run::{Cases, Plan, run};
 use minflt_differential::step::{Step, read_steps, show_steps};
 use minflt_differential::{Call, Linux, Outcome, Record, Subject, bytes, generate, random};
-use minflt_mm::{ERAS, eras_of_huge_pages, eras_without_migration};
+use minflt_mm::config::{AddressSpace, Linking};
+use minflt_mm::{Config, ERAS, Era, eras_of_huge_pages, eras_without_migration};
 use minflt_pgtable::RiscvSv48;
 use minflt_spec::ExecAlone;
 use std::fs;
@@ -23,11 +24,39 @@ const STEPS: u64 = 20_000;
 /// The same of huge pages, which are slow to clear.
 const HUGE_STEPS: u64 = 2_000;
 
+/// Speculative faults that put tables in, in arenas so small that the window has borders.
+fn in_arenas() -> &'static Era {
+    const CONFIG: Config = match ERAS[SPECULATIVE].config {
+        config => Config {
+            linking: Linking::EveryParent,
+            address_space: AddressSpace::ArenasSmall,
+            ..config
+        },
+    };
+    const {
+        &Era {
+            name: "spf-2017 in small arenas",
+            config: CONFIG,
+            ..ERAS[SPECULATIVE]
+        }
+    }
+}
+
+/// `spf-2017` among the eras.
+const SPECULATIVE: usize = 8;
+
 fn eras() -> Vec<Box<dyn Subject>> {
     let start = |era| Ours::start(era).expect("memory");
     eras_without_migration()
+        .chain([in_arenas()])
         .map(|era| Box::new(start(era)) as Box<dyn Subject>)
         .collect()
+}
+
+#[test]
+fn the_era_in_arenas_is_speculative() {
+    assert_eq!(ERAS[SPECULATIVE].name, "spf-2017");
+    assert_eq!(in_arenas().config.check(), Ok(()));
 }
 
 /// Linux, or nothing where it cannot be compared with.
@@ -88,7 +117,8 @@ fn every_era_and_the_model_agree() {
 #[test]
 fn execute_only_mappings_agree() {
     let start = |era| OursOn::<RiscvSv48>::start(era).expect("memory");
-    let subjects = eras_without_migration().map(|era| Box::new(start(era)) as Box<dyn Subject>);
+    let all = eras_without_migration().chain([in_arenas()]);
+    let subjects = all.map(|era| Box::new(start(era)) as Box<dyn Subject>);
     let plan = Plan {
         steps: STEPS / 4,
         seed: 6,
@@ -115,6 +145,7 @@ fn execute_only_mappings_agree() {
 #[test]
 fn huge_pages_agree() {
     let mut subjects: Vec<Box<dyn Subject>> = eras_of_huge_pages()
+        .chain([in_arenas()])
         .map(|era| Box::new(Ours::start(era).expect("memory")) as Box<dyn Subject>)
         .collect();
     match Linux::start_with_huge_pages() {

@@ -89,7 +89,7 @@ pub use pages::file::{FileAccess, FileHandle, FileOps, Sharing};
 pub use pages::numa::NumaKnobs;
 pub use pages::segments::{ShmId, ShmKey, ShmLimits, ShmPages, ShmStatus};
 pub use pages::userfault::{Message, Reason, UffdFaults, WriteProtected};
-pub use space::look::Mappings;
+pub use space::arenas::look::Mappings;
 pub use space::tree::Mapping;
 pub use space::vma::{Attrs, Vma};
 pub use system::System;

@@ -63,6 +63,8 @@ pub struct Mm<M: Mmu> {
     pub(crate) start_stack: Atomic<u64, M>,
     /// What it is divided by, where that is the choice. Immutable.
     pub(crate) arenas: Division<M>,
+    /// Whether holders of different arenas count mappings at the same time. Set once.
+    pub(crate) counts_shared: Atomic<u32, M>,
 }
 
 impl<M: Mmu> SlabObject for Mm<M> {}

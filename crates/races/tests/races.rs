@@ -7,8 +7,8 @@
 )]
 
 use minflt_mm::config::{
-    AnonVmaPreparation, ExchangeBy, FallbackOrder, Linking, Protocol, Reclamation, Rss, Unmap,
-    eras_without_files,
+    AddressSpace, AnonVmaPreparation, ExchangeBy, FallbackOrder, Linking, Protocol, Reclamation,
+    Rss, Unmap, eras_without_files,
 };
 use minflt_mm::{Check, Config, ERAS, NegativeControl, era};
 use minflt_races::{Format, RACES, Race, Searched, race, search, search_on, shortest, show, tour};
@@ -171,7 +171,10 @@ fn no_race_is_found_where_speculation_is_protected_by_rcu_and_puts_tables_in() {
     for race in RACES {
         holds_in(
             race,
-            speculative_rcu(),
+            Config {
+                address_space: AddressSpace::ArenasSmall,
+                ..speculative_rcu()
+            },
             "spf-2017 with RCU, every-parent and one-fault",
         );
     }

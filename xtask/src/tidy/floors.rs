@@ -60,11 +60,14 @@ const BESIDE: &[(&str, &[&str])] = &[
             "entry/walk",
         ],
     ),
-    ("space/look", &["space/tree", "space/vma"]),
+    ("space/arenas", &["space/tree", "space/vma"]),
     ("space/own_lock", &["space/vma"]),
     ("space/retire", &["space/vma"]),
     ("space/tree", &["space/vma"]),
-    ("space/vma_lock", &["space/own_lock", "space/vma"]),
+    (
+        "space/vma_lock",
+        &["space/arenas", "space/own_lock", "space/vma"],
+    ),
     (
         "pages/file",
         &["pages/interval", "pages/page", "pages/reserved"],

@@ -7,8 +7,8 @@ use super::tree::Tree;
 /// Paths that may hold `unsafe`, by how they begin. Of the tests, what exchanges entries of a table
 /// of its own. Of `mm`:
 ///
-/// - what makes a guard of what keeps VMAs, nodes or tables: `space/{look,vma_lock}.rs`,
-///   `space/tree/node.rs`, `entry/walk.rs`, `pages/interval.rs`;
+/// - what makes a guard of what keeps VMAs, nodes or tables: `space/arenas/`,
+///   `space/vma_lock.rs`, `space/tree/node.rs`, `entry/walk.rs`, `pages/interval.rs`;
 /// - what frees: `memory/{lifetime,counted}.rs`, `space/vma.rs`, `space/tree/change/making.rs`,
 ///   `entry/{table,zap}.rs`, `call/{handle,kernel_pages,munmap}.rs`, `change/`, and objects with
 ///   counts of their own, in `pages/file/`, `pages/segments/` and `pages/rmap/`;
@@ -41,7 +41,7 @@ const ALLOWED: &[&str] = &[
     "crates/mm/src/pages/interval.rs",
     "crates/mm/src/pages/rmap/anon_vma.rs",
     "crates/mm/src/pages/segments/mod.rs",
-    "crates/mm/src/space/look.rs",
+    "crates/mm/src/space/arenas/",
     "crates/mm/src/space/tree/change/making.rs",
     "crates/mm/src/space/tree/node.rs",
     "crates/mm/src/space/vma.rs",

@@ -58,7 +58,7 @@ use crate::memory::frame::{Exclusive, Use};
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use crate::space::arenas::lock::Over;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use crate::space::vma_lock;
 use crate::system::System;

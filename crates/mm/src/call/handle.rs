@@ -14,7 +14,7 @@ use crate::mm::Mm;
 use crate::pages::file::UnusedFiles;
 use crate::pages::numa::Balance;
 use crate::pages::userfault::Userfaults;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::tree::Tree;
 use crate::space::vma::VmaPtr;
 use crate::system::System;
@@ -115,6 +115,7 @@ impl<M: Mmu> Mm<M> {
             balance: Balance::new(),
             start_stack: Atomic::new(0),
             arenas,
+            counts_shared: Atomic::new(0),
         };
         match sys.mms.alloc(mm, sys) {
             Ok(mm) => {

@@ -39,7 +39,7 @@ use crate::fault::FaultOutcome;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use crate::space::arenas::lock::Over;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
 use minflt_addr::{VirtAddr, VirtRange};

@@ -21,7 +21,7 @@ use crate::memory::rss::Share;
 use crate::mm::Mm;
 use crate::pages::file::{FileAccess, FileHandle, Sharing};
 use crate::space::arenas::lock::Over;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::tree::Beside;
 use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};

@@ -33,7 +33,7 @@ use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use crate::pages::hugetlb::HugeSeen;
 use crate::space::arenas::lock::Over;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::{Instance, Ordering};

@@ -14,7 +14,7 @@ use crate::change::unmap::{unmap_one, unmap_range};
 use crate::change::writers::{Afterwards, Writers};
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::tree::Found;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;

@@ -8,7 +8,7 @@
 use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::error::MmapError;
 use crate::mm::Mm;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::tree::{Beside, End};
 use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};

@@ -1,8 +1,8 @@
 //! Which arenas a call needs: those of its range, or all of them where it needs more than that.
 //!
-//! Limits of the process (`RLIMIT_AS`, `RLIMIT_MEMLOCK`, the number of mappings) are looked at first
-//! and counted later. Calls in several arenas at once could each stay within a limit and exceed it
-//! together. So near a limit they take all arenas, and what they look at is exact.
+//! Limits of the process (`RLIMIT_AS`, `RLIMIT_MEMLOCK`, the number of mappings) are looked at
+//! first and counted later. Calls in several arenas at once could each stay within a limit and
+//! exceed it together. So near a limit they take all arenas, and what they look at is exact.
 
 use crate::base::attrs::VmaFlags;
 use crate::call::mmap::{Lock, MapRequest};

@@ -29,7 +29,7 @@ use crate::change::writers::{Afterwards, Section, Writers};
 use crate::entry::translation;
 use crate::entry::zap::Zap;
 use crate::memory::commit::Pages;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::tree::{Beside, Found};
 use crate::space::vma::Vma;
 use crate::system::System;

@@ -67,7 +67,7 @@ use crate::base::error::NoMemory;
 use crate::mm::Mm;
 use crate::pages::file::{Unused, UnusedFiles};
 use crate::space::arenas::lock::{Exclusive, Over};
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::tree::{Between, Node};
 use crate::space::vma::Vma;
 use crate::space::vma::VmaPtr;
@@ -137,8 +137,8 @@ impl<'m, M: Mmu> Writers<'m, M> {
     }
 
     /// Makes sure that so many changes of the tree within `range` do not fail: first removals and
-    /// moves of starts, then insertions. Good until the guard is dropped, which is before the caller
-    /// sleeps.
+    /// moves of starts, then insertions. Good until the guard is dropped, which is before the
+    /// caller sleeps.
     ///
     /// # Errors
     /// No memory.

@@ -18,7 +18,7 @@ use crate::memory::lifetime::Grace;
 use crate::mm::Mm;
 use crate::pages::rmap::prepare::Prepared;
 use crate::space::arenas::lock::Reading;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use crate::space::vma_lock::LockedVma;
 use minflt_addr::{Pfn, VirtAddr};

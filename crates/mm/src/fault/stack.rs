@@ -42,7 +42,7 @@ use crate::change::writers::Writers;
 use crate::memory::commit::Pages;
 use crate::mm::Mm;
 use crate::space::arenas::lock::Over;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
 use minflt_addr::{VirtAddr, VirtRange};

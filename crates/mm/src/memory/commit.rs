@@ -45,6 +45,7 @@
 //! segments.
 
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
+use crate::base::config::AddressSpace;
 use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::memory::percpu_counter;
@@ -373,6 +374,28 @@ impl<M: Mmu> Mm<M> {
         more == 0 || self.map_count() + more <= self.system().max_map_count()
     }
 
+    /// Adds to a count of mappings, of which there may be several writers by now. Returns what it
+    /// is then.
+    #[inline(always)]
+    fn add_to(&self, count: &Atomic<u64, M>, change: i64) -> u64 {
+        let divides = self.system().config.address_space != AddressSpace::Whole;
+        if divides && self.counts_shared.load(Ordering::Relaxed) != 0 {
+            let old = count.add(change as u64, Ordering::Relaxed);
+            return old.wrapping_add_signed(change);
+        }
+        let now = count.load(Ordering::Relaxed).wrapping_add_signed(change);
+        count.store(now, Ordering::Relaxed);
+        now
+    }
+
+    /// Counts pages as locked, or as no longer so. The caller holds `mmap_lock` for writing, or is
+    /// alone.
+    pub(crate) fn count_locked(&self, change: i64) {
+        self.locks.change(change, |count, change| {
+            self.add_to(count, change);
+        });
+    }
+
     /// Counts VMAs added or removed. The caller holds `mmap_lock` for writing, or is the only user
     /// of the address space.
     pub(crate) fn count_vmas(&self, change: i64) {
@@ -396,13 +419,13 @@ impl<M: Mmu> Mm<M> {
     /// `mmap_lock` for writing, or downgraded it, or is the last user of the address space: no
     /// other thread writes these counts meanwhile.
     pub(crate) fn count_unmapped(&self, pages: Pages) {
-        let mapped = self.sizes.mapped.load(Ordering::Relaxed);
-        debug_assert!(mapped >= pages.mapped, "it was counted when mapped");
+        let now = self.add_to(&self.sizes.mapped, -(pages.mapped as i64));
+        debug_assert!(now.cast_signed() >= 0, "it was counted when mapped");
+        let mapped = now.wrapping_add(pages.mapped);
         // Linux: update_hiwater_vm.
         if mapped > self.sizes.peak.load(Ordering::Relaxed) {
             self.sizes.peak.store(mapped, Ordering::Relaxed);
         }
-        self.add_to(&self.sizes.mapped, -(pages.mapped as i64));
         self.count_locked(-(pages.locked as i64));
         self.system().uncharge(pages.accounted);
     }

@@ -81,6 +81,15 @@ impl<M: Mmu> Locks<M> {
         self.pages.load(Ordering::Relaxed)
     }
 
+    /// Counts pages as locked, or as no longer so, by `add`. The caller holds `mmap_lock` for
+    /// writing, or is alone.
+    pub(crate) fn change(&self, change: i64, add: impl FnOnce(&Atomic<u64, M>, i64)) {
+        if change != 0 {
+            // The ledger is to find a count that went below zero, not this sum.
+            add(&self.pages, change);
+        }
+    }
+
     /// Pages locked, without the door, for oracles.
     pub(crate) fn raw(&self) -> u64 {
         self.pages.peek()
@@ -88,15 +97,6 @@ impl<M: Mmu> Locks<M> {
 }
 
 impl<M: Mmu> Mm<M> {
-    /// Counts pages as locked, or as no longer so. The caller holds `mmap_lock` for writing, or is
-    /// alone.
-    pub(crate) fn count_locked(&self, change: i64) {
-        if change != 0 {
-            // The ledger is to find a count that went below zero, not this sum.
-            self.add_to(&self.locks.pages, change);
-        }
-    }
-
     /// How many bytes may be locked from now on (`RLIMIT_MEMLOCK`); `u64::MAX` for no limit, as at
     /// first, and for whoever is privileged (`CAP_IPC_LOCK`). What is locked stays so.
     pub fn set_limit_memlock(&self, bytes: u64) {

@@ -50,7 +50,7 @@ use crate::pages::page::{Locked, Page};
 use crate::pages::rmap::away::To;
 use crate::pages::rmap::owner::Owner;
 use crate::space::arenas::lock::Over;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::system::System;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{BeforeInstall, Mmu, Paging, Pte};

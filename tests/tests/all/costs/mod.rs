@@ -4,6 +4,7 @@
 //! has a test, or a reason why it has none. Accesses are counted where they pass the access hook,
 //! on one CPU, after a round that makes what is made once: so the numbers are exact.
 
+mod arenas;
 mod calls;
 mod count;
 mod faults;

@@ -11,6 +11,14 @@ const COUNTED: &[(&str, &str)] = &[
         "rounds_of_unmapping_hold_the_zone_for_batches_only",
     ),
     (
+        "mm/src/space/arenas/mod.rs",
+        "a_call_takes_the_locks_of_its_arenas",
+    ),
+    (
+        "sync/src/rwsem/set.rs",
+        "a_call_takes_the_locks_of_its_arenas",
+    ),
+    (
         "mm/src/call/fork.rs",
         "fork_is_two_counts_and_an_exchange_an_entry",
     ),
@@ -254,7 +262,7 @@ const NOT_COUNTED: &[(&str, &str)] = &[
         "instructions, which the test `door` counts",
     ),
     (
-        "mm/src/space/look.rs",
+        "mm/src/space/arenas/look.rs",
         "instructions, which the test `door` counts",
     ),
     (

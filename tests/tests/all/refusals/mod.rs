@@ -13,6 +13,7 @@ mod scenes;
 mod sites;
 
 use minflt_addr::VirtAddr;
+use minflt_mm::config::AddressSpace;
 use minflt_mm::{
     Config, FileHandle, Mm, MmHandle, Overcommit, Prot, Refuse, Running, Signal, Swap, System,
     Thread, era, eras_of_huge_pages, eras_without_migration,
@@ -167,6 +168,14 @@ fn every_allocation_fails_once_and_nothing_is_lost() {
         for scene in SCENES.iter().chain(others::SCENES).chain(files::SCENES) {
             try_all(era.name, era.config, scene, &mut sites);
         }
+    }
+    // In arenas so small that ranges have borders.
+    let in_arenas = Config {
+        address_space: AddressSpace::ArenasSmall,
+        ..era("spf-2017").expect("an era").config
+    };
+    for scene in SCENES.iter().chain(others::SCENES).chain(files::SCENES) {
+        try_all("spf-2017 in arenas", in_arenas, scene, &mut sites);
     }
     // Where pages follow their users, without the lock of an anon_vma.
     let balancing = era("anon-vma-2012").expect("an era").config;

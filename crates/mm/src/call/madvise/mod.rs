@@ -22,7 +22,7 @@ use crate::call::thread::Thread;
 use crate::memory::lifetime::as_call;
 use crate::memory::rss::Share;
 use crate::mm::Mm;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use core::fmt;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Access, Mmu};

@@ -12,7 +12,7 @@ use crate::pages::file::FilePart;
 use crate::pages::page::Page;
 use crate::pages::reclaim::Spare;
 use crate::space::arenas::lock::Over;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;

@@ -36,7 +36,7 @@ use crate::memory::locks::{Kind, LockWhen};
 use crate::memory::rss::Share;
 use crate::mm::Mm;
 use crate::space::arenas::lock::Over;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use crate::space::vma::VmaPtr;
 use minflt_addr::{VirtAddr, VirtRange};

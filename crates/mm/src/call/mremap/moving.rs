@@ -14,7 +14,7 @@ use crate::entry::zap::Zap;
 use crate::memory::commit::Pages;
 use crate::mm::Mm;
 use crate::pages::rmap::anon_vma::chains_of;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use crate::space::vma::VmaPtr;
 use minflt_addr::{VirtAddr, VirtRange};

@@ -33,7 +33,7 @@ use crate::fault::userfault::{Fill, NotFilled};
 use crate::memory::lifetime::as_call;
 use crate::pages::userfault::WriteProtected;
 use crate::space::arenas::lock::Over;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Grant, Mmu, Paging, Pte};
 

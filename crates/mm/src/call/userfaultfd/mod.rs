@@ -22,7 +22,7 @@ use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use crate::pages::userfault::{Message, UffdFaults};
 use crate::space::arenas::lock::Over;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use core::cell::Cell;
 use minflt_addr::{VirtAddr, VirtRange};

@@ -18,7 +18,7 @@ use crate::memory::alloc::pool::Taking;
 use crate::memory::frame::Exclusive;
 use crate::mm::Mm;
 use crate::pages::page::Page;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use minflt_addr::{Pfn, VirtAddr};
 use minflt_pgtable::{EntryRef, Grant, Leaf, Missing, Mmu, Pte, span_of};
 use minflt_sync::Ordering;

@@ -64,7 +64,7 @@ use crate::memory::frame::Exclusive;
 use crate::pages::file::PageCache;
 use crate::pages::page::NotMoved;
 use crate::pages::page::{Locked, Page};
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::system::System;
 use core::ops::ControlFlow;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};

@@ -11,7 +11,7 @@ use crate::base::attrs::{VmaFlags, VmaView};
 use crate::base::error::NoMemory;
 use crate::entry::zap::Zap;
 use crate::pages::file::PageCache;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use minflt_addr::VirtAddr;
 use minflt_pgtable::{Mmu, Pte};

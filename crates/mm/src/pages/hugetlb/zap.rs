@@ -18,7 +18,7 @@ use crate::mm::Mm;
 use crate::pages::file::PageCache;
 use crate::pages::reserved::lock::HugeLock;
 use crate::pages::reserved::own::OwnPages;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{EntryRef, Exchange, Missing, Mmu, Pte, span_of};

@@ -155,7 +155,7 @@ impl<M: Mmu> Mm<M> {
 
 /// Whether pages of a mapping may follow their users: none for which somebody has said where they
 /// are to be, none that nobody may use, none of files but copies of their own, and no huge ones,
-/// whose tables others may free ([`Held::each_unshared`](crate::space::look::Held)).
+/// whose tables others may free ([`Held::each_unshared`](crate::space::arenas::look::Held)).
 ///
 /// Linux: vma_policy_mof, vma_migratable; task_numa_work passes libraries over.
 fn is_balanced(view: &VmaView) -> bool {

@@ -45,7 +45,7 @@ use crate::base::attrs::VmaView;
 use crate::base::config::{AnonVmaPreparation, NegativeControl};
 use crate::base::error::NoMemory;
 use crate::mm::Mm;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
 use core::ptr::NonNull;

@@ -2,10 +2,10 @@
 //!
 //! An address space has what it is divided by from its creation, where that is the choice, and is
 //! divided by the first mmap after it has two threads: a program of one thread has one tree, one
-//! lock and Linux's layout. The call holds the outer lock and `mmap_lock` for writing, records every
-//! VMA in its arenas, and only then says that there are any. Whoever waited for `mmap_lock` looks
-//! again, and goes to the arenas. If memory runs out, the address space stays as it was, and a later
-//! mmap tries again.
+//! lock and Linux's layout. The call holds the outer lock and `mmap_lock` for writing, records
+//! every VMA in its arenas, and only then says that there are any. A call that waited for
+//! `mmap_lock` looks again, and goes to the arenas. If memory runs out, the address space stays as
+//! it was, and a later mmap tries again.
 //!
 //! A lookup without a lock may still be in the old tree: its nodes are retired, and what it finds
 //! there are VMAs, whose sequence counts say whether they changed. What it does not find it looks
@@ -21,7 +21,7 @@ use crate::system::System;
 use core::ptr::NonNull;
 use minflt_addr::VirtRange;
 use minflt_pgtable::Mmu;
-use minflt_sync::{Atomic, Ordering, this_cpu};
+use minflt_sync::{Ordering, this_cpu};
 
 impl<M: Mmu> System<M> {
     /// What an address space is divided by, where that is the choice.
@@ -116,7 +116,7 @@ impl<M: Mmu> Mm<M> {
         }
         let mut result = Ok(());
         // SAFETY: 1: held by `guard`.
-        unsafe { crate::space::look::Held::over(self, Span::UNDIVIDED) }.each(|vma| {
+        unsafe { crate::space::arenas::look::Held::over(self, Span::UNDIVIDED) }.each(|vma| {
             let view = vma.view();
             for number in arenas.span_of(view.range).numbers() {
                 if result.is_ok() {
@@ -134,6 +134,7 @@ impl<M: Mmu> Mm<M> {
         }
         // ORDERING: Release; pairs with [divided].
         arenas.divided.store(1, Ordering::Release);
+        self.counts_shared.store(1, Ordering::Relaxed);
         self.empty(&self.tree);
         self.system().count(Event::MmDivided);
         M::note(format_args!("mm divided into arenas"));
@@ -168,17 +169,5 @@ impl<M: Mmu> Mm<M> {
             arenas.peek_shelves(|_, _| counted.shelves += 1);
         }
         counted
-    }
-
-    /// Adds to a count of mappings: those of other arenas write it meanwhile, if there are any.
-    #[inline(always)]
-    pub(crate) fn add_to(&self, count: &Atomic<u64, M>, change: i64) -> u64 {
-        if self.divided().is_some() {
-            let old = count.add(change as u64, Ordering::Relaxed);
-            return old.wrapping_add_signed(change);
-        }
-        let now = count.load(Ordering::Relaxed).wrapping_add_signed(change);
-        count.store(now, Ordering::Relaxed);
-        now
     }
 }

@@ -1,14 +1,14 @@
 //! Holds of `mmap_lock`: of the undivided address space, of one arena, or of several.
 //!
 //! [`super`] says why it is correct. What is new in this file is the span that a writer ends up
-//! with: it takes the arenas of its range, looks whether the VMAs at the edges reach further, and if
-//! so starts again with theirs as well. Each round the span grows, so there is an end; and what it
-//! finds in the last one is what it holds.
+//! with: it takes the arenas of its range, looks whether the VMAs at the edges reach further, and
+//! if so starts again with theirs as well. Each round the span grows, so there is an end; and what
+//! it finds in the last one is what it holds.
 
 use super::{Arenas, Span};
 use crate::base::config::NegativeControl;
 use crate::mm::Mm;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use core::cell::Cell;
 use minflt_addr::{VirtAddr, VirtRange};
@@ -99,8 +99,8 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// Takes `mmap_lock` of what a VMA covers and touches, for reading, if that is one lock and needs
-    /// no waiting.
+    /// Takes `mmap_lock` of what a VMA covers and touches, for reading, if that is one lock and
+    /// needs no waiting.
     #[track_caller]
     pub(crate) fn try_read(&self, range: VirtRange) -> Option<Reading<'_, M>> {
         let mm = self;

@@ -28,10 +28,12 @@
 //!   takes the *outer* lock ([`ArenasLock`]) and then those of all arenas there are in its span
 //!   ([`lock`]). Arenas are made under the outer lock held for writing, so none comes into a span
 //!   that is held.
-//! - A call that changes a VMA holds all arenas that this VMA overlaps: if it finds one that reaches
-//!   out of its span, it releases what it has and takes the larger span. A neighbour that it could
-//!   merge with is left alone if it reaches out of the span.
-//! - A fault needs the arena of its address and no other, for reading.
+//! - A call that changes a VMA holds all arenas that this VMA overlaps: if it finds one that
+//!   reaches out of its span, it releases what it has and takes the larger span. A neighbour in
+//!   front of or behind its range that it could merge with counts as well; but an mmap that may go
+//!   anywhere leaves one alone that reaches out of the arena.
+//! - A fault needs the arena of its address, for reading; the first one of a VMA, whose neighbour
+//!   in another arena may have an anon_vma for it, that arena as well.
 //!
 //! # Why it is correct
 //! Whatever changes a VMA or takes it out of a tree holds, for writing, the lock of every arena
@@ -55,11 +57,12 @@
 //!
 //! Ideas: per-core address allocators of sv6 and RadixVM (Clements et al., EuroSys 2013).
 //!
-//! [`Held::around`]: crate::space::look::Held::around
+//! [`Held::around`]: crate::space::arenas::look::Held::around
 //! [`ArenasLock`]: minflt_sync::order::ArenasLock
 
 pub(crate) mod divide;
 pub(crate) mod lock;
+pub(crate) mod look;
 pub(crate) mod trees;
 
 use crate::base::config::AddressSpace;

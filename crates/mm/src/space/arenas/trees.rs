@@ -12,7 +12,7 @@ use super::{Arena, Arenas, Span};
 use crate::base::attrs::VmaView;
 use crate::base::error::NoMemory;
 use crate::mm::Mm;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::tree::{Beside, Between, End, Found, Hole, Locked, Node, Tree};
 use crate::space::vma::{Vma, VmaPtr};
 use crate::system::System;
@@ -56,7 +56,7 @@ impl<'h, M: Mmu> Held<'h, M> {
     }
 
     /// See [`Held::at_or_before`].
-    pub(in crate::space) fn before_in_arenas(self, addr: VirtAddr) -> Option<&'h Vma<M>> {
+    pub(super) fn before_in_arenas(self, addr: VirtAddr) -> Option<&'h Vma<M>> {
         let span = self.span();
         let last = self.arenas().number_of(addr).min(span.last);
         let below = Span { last, ..span };
@@ -65,7 +65,7 @@ impl<'h, M: Mmu> Held<'h, M> {
     }
 
     /// See [`Held::at_or_after`].
-    pub(in crate::space) fn after_in_arenas(self, addr: VirtAddr) -> Option<&'h Vma<M>> {
+    pub(super) fn after_in_arenas(self, addr: VirtAddr) -> Option<&'h Vma<M>> {
         let span = self.span();
         let mut at = addr;
         loop {
@@ -86,13 +86,13 @@ impl<'h, M: Mmu> Held<'h, M> {
     }
 
     /// See [`Held::found`].
-    pub(in crate::space) fn found_in_arenas(self, start: VirtAddr) -> Option<Found<'h, M>> {
+    pub(super) fn found_in_arenas(self, start: VirtAddr) -> Option<Found<'h, M>> {
         let found = self.tree_of(self.arenas().number_of(start))?.found(start);
         found.filter(|found| found.vma().view().range.start() == start)
     }
 
     /// See [`Held::beside`]. What reaches out of the span cannot be merged with.
-    pub(in crate::space) fn beside_in_arenas(self, range: VirtRange) -> Beside<'h, M> {
+    pub(super) fn beside_in_arenas(self, range: VirtRange) -> Beside<'h, M> {
         let span = self.span();
         let changeable = |vma: &&'h Vma<M>| span.covers(self.arenas().span_of(vma.view().range));
         let last = range.start().0.checked_sub(1).map(VirtAddr);
@@ -108,10 +108,7 @@ impl<'h, M: Mmu> Held<'h, M> {
     }
 
     /// See [`Held::around`]; up to the ends of the span where nothing is mapped.
-    pub(in crate::space) fn around_in_arenas(
-        self,
-        addr: VirtAddr,
-    ) -> (Option<VirtAddr>, Option<VirtAddr>) {
+    pub(super) fn around_in_arenas(self, addr: VirtAddr) -> (Option<VirtAddr>, Option<VirtAddr>) {
         let all = self.held_addresses();
         let before = self.before_in_arenas(addr);
         let floor = before.map_or(all.start(), |vma| vma.view().range.end());
@@ -122,7 +119,7 @@ impl<'h, M: Mmu> Held<'h, M> {
 
     /// See [`Held::highest_hole`]: by the gaps of its tree where it is one arena, else from mapping
     /// to mapping.
-    pub(in crate::space) fn hole_in_arenas(
+    pub(super) fn hole_in_arenas(
         self,
         len: u64,
         bottom: VirtAddr,
@@ -145,7 +142,7 @@ impl<'h, M: Mmu> Held<'h, M> {
     }
 
     /// Leaves of all trees.
-    pub(in crate::space) fn leaves_in_arenas(self) -> usize {
+    pub(super) fn leaves_in_arenas(self) -> usize {
         let trees = self.arenas().each(self.span());
         let trees = trees.filter_map(|(number, _)| self.tree_of(number));
         trees.map(Locked::leaves).sum()
@@ -293,7 +290,11 @@ impl<M: Mmu> Mm<M> {
             } else if from != to {
                 // One that gives way to it, and comes in from below, is to go, and goes now.
                 arena.take_out(sys, to, |it| !same(it))?;
-                arena.tree.rekey_part(sys, from, &new, vma)?;
+                match arena.at(from).is_some_and(same) {
+                    true => arena.tree.rekey_part(sys, from, &new, vma)?,
+                    // One that grew over its start has taken its place.
+                    false => arena.tree.insert(sys, &new, vma, None)?,
+                }
             } else if arena.at(from).is_some_and(same) {
                 arena.tree.changed(new);
             }
@@ -301,9 +302,9 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
-    /// Makes sure that so many changes do not fail, one after the other: first removals and moves of
-    /// starts, then insertions; within the arenas of `span`, and with what reaches from there into
-    /// `range`. See [`Tree::ensure`].
+    /// Makes sure that so many changes do not fail, one after the other: first removals and moves
+    /// of starts, then insertions; within the arenas of `span`, and with what reaches from there
+    /// into `range`. See [`Tree::ensure`].
     ///
     /// # Errors
     /// No memory.
@@ -385,6 +386,16 @@ impl<M: Mmu> Mm<M> {
             arenas.peek_each(|addresses, arena| {
                 result = result.and_then(|()| arena.tree.validate(addresses));
             });
+            let (mut records, mut expected) = (0, 0);
+            let mut count = |_: VmaPtr<'_, M>| records += 1;
+            arenas.peek_each(|_, arena| arena.tree.visit(&mut count, &mut |_| ()));
+            self.visit_vmas(&mut |vma| {
+                let span = arenas.span_of(vma.get().peek().range);
+                expected += span.numbers().count();
+            });
+            if arenas.divided.peek() != 0 && records != expected {
+                result = Err("a VMA is not recorded in each of its arenas");
+            }
         }
         result
     }

@@ -11,7 +11,7 @@ use crate::memory::frame::{Entries, Frame, PIN, Use};
 use crate::mm::Mm;
 use crate::pages::file::PageCache;
 use crate::space::arenas::divide::Counted;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
 use minflt_addr::{Pfn, VirtAddr};
@@ -240,11 +240,7 @@ impl<M: Mmu> System<M> {
             ("userfaultfd", self.uffds.live(), reached.uffds),
             ("userfault waiter", self.waiters.live(), 0),
             ("file", self.files.caches.live(), reached.caches),
-            (
-                "page cache node",
-                self.files.nodes.live(),
-                reached.cache_nodes,
-            ),
+            ("cache node", self.files.nodes.live(), reached.cache_nodes),
             ("file link", self.files.links.live(), reached.links),
             ("segment", self.shm.slab.live(), reached.segments),
             ("region", self.huge.regions.live(), reached.huge.regions),

@@ -7,7 +7,7 @@ use crate::entry::walk::Tables;
 use crate::memory::lifetime::as_call;
 use crate::mm::Mm;
 use crate::space::arenas::lock::Over;
-use crate::space::look::Held;
+use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::{Leaf, Mmu, NonPresent, Paging};

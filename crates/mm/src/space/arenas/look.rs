@@ -7,7 +7,7 @@
 //! # Idea
 //! A hold of `mmap_lock`, for reading or for writing, makes a [`Held`], which cannot outlive it.
 //! All lookups are methods of that, and what they find lives no longer. It is a reference to the
-//! address space, and says which [arenas](super::arenas) are held: lookups see nothing else.
+//! address space, and says which [arenas](super) are held: lookups see nothing else.
 //!
 //! # Protocol
 //! [`Reading`] makes it, and so does [`Writers`](crate::change::writers::Writers).
@@ -65,10 +65,10 @@ impl<'h, M: Mmu> Held<'h, M> {
     /// Arenas that are held.
     ///
     /// # Safety
-    /// 1. As long as `'h` no other thread changes what lies in `span`: the caller has the locks, the
-    ///    address space has no other user, or nothing else runs.
+    /// 1. As long as `'h` no other thread changes what lies in `span`: the caller has the locks,
+    ///    the address space has no other user, or nothing else runs.
     #[inline(always)]
-    pub(in crate::space) const unsafe fn over(mm: &'h Mm<M>, span: Span) -> Self {
+    pub(super) const unsafe fn over(mm: &'h Mm<M>, span: Span) -> Self {
         // INVARIANT: 1: 1 of this function.
         Self { mm, span }
     }

@@ -1,0 +1,67 @@
+//! Locks and lines of an address space in arenas.
+
+use super::count::{Did, PAGE, of, with};
+use minflt_mm::config::AddressSpace;
+use minflt_mm::{Config, Event, Place, Prot};
+
+fn in_arenas(address_space: AddressSpace) -> Config {
+    Config {
+        address_space,
+        ..of("spf-2017")
+    }
+}
+
+/// Read-modify-writes of the locks of an address space: `mmap_lock`, of one arena, outside of them.
+fn locks(did: &Did) -> [u64; 3] {
+    let whole = did.lock("mmap_lock");
+    let [arena, outer] = [("arena", "mmap_lock"), ("arenas", "outer lock")]
+        .map(|(object, field)| did.to(object, field).exchanges);
+    [whole, arena, outer]
+}
+
+/// `mm/space/arenas`, `sync/rwsem/set.rs`: with two threads, mmap and munmap each take and release
+/// the lock of one arena; a call over several takes the outer one as well, and that of each arena
+/// there is.
+#[test]
+fn a_call_takes_the_locks_of_its_arenas() {
+    with(in_arenas(AddressSpace::Arenas), |w| {
+        let map = || {
+            let mapped = w.mm.mmap(Place::Any, PAGE, Prot::READ_WRITE);
+            mapped.expect("room")
+        };
+        let one = w.mm.thread();
+        let first = map();
+        assert_eq!(w.sys.count_of(Event::MmDivided), 0, "it has one thread");
+        let two = w.mm.thread();
+        let second = map();
+        assert_eq!(w.sys.count_of(Event::MmDivided), 1);
+        assert!(second.0.abs_diff(first.0) > 1 << 35, "in another arena");
+        let mut third = second;
+        let mapping = w.did(|| third = map());
+        assert_eq!(third.0, second.0 - PAGE);
+        assert_eq!(locks(&mapping), [0, 2, 0], "{mapping:?}");
+        let unmapping = w.did(|| w.mm.munmap(third, PAGE).expect("mapped"));
+        assert_eq!(locks(&unmapping), [0, 2, 0], "{unmapping:?}");
+        // From one mapping to the other there are two arenas in use.
+        let (low, high) = (second.min(first), second.max(first));
+        let all = w.did(|| w.mm.munmap(low, high.0 - low.0 + PAGE).expect("mapped"));
+        assert_eq!(locks(&all), [0, 4, 2], "{all:?}");
+        drop((one, two));
+    });
+}
+
+/// `mm/space/arenas`: as long as it is not divided, it takes the locks that it takes without any.
+#[test]
+fn one_thread_takes_what_it_takes_without_arenas() {
+    let [whole, undivided] = [AddressSpace::Whole, AddressSpace::Arenas].map(|choice| {
+        with(in_arenas(choice), |w| {
+            let mapped = w.mm.mmap(Place::Any, PAGE, Prot::READ_WRITE).expect("room");
+            let did = w.did(|| {
+                let again = w.mm.mmap(Place::Any, PAGE, Prot::READ).expect("room");
+                w.mm.munmap(again, PAGE).expect("mapped");
+            });
+            (mapped, did.exchanges(), locks(&did))
+        })
+    });
+    assert_eq!(whole, undivided);
+}
