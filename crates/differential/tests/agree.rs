@@ -26,12 +26,10 @@ const HUGE_STEPS: u64 = 2_000;
 
 /// Speculative faults that put tables in, in arenas so small that the window has borders.
 fn in_arenas() -> &'static Era {
-    const CONFIG: Config = match ERAS[SPECULATIVE].config {
-        config => Config {
-            linking: Linking::EveryParent,
-            address_space: AddressSpace::ArenasSmall,
-            ..config
-        },
+    const CONFIG: Config = Config {
+        linking: Linking::EveryParent,
+        address_space: AddressSpace::ArenasSmall,
+        ..ERAS[SPECULATIVE].config
     };
     const {
         &Era {

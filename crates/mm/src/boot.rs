@@ -5,7 +5,7 @@
 //! | System | areas of each CPU | pools, zones | frame descriptors | zero page | free ... |
 //! ```
 
-use crate::base::config::{Config, ExchangeBy, Illegal, NegativeControl};
+use crate::base::config::{AddressSpace, Config, ExchangeBy, Illegal, NegativeControl};
 use crate::base::controls::check;
 use crate::base::error::BootError;
 use crate::base::huge_size::HugeSize;
@@ -22,6 +22,7 @@ use crate::pages::file::Files;
 use crate::pages::hugetlb::{FaultMutex, Huge};
 use crate::pages::numa::{Numa, Rate};
 use crate::pages::segments::Segments;
+use crate::space::arenas::divide::Divisions;
 use crate::system::System;
 use crate::system::{CpuArea, VMAS};
 use core::mem::ManuallyDrop;
@@ -77,6 +78,20 @@ impl Carve {
         // SAFETY: 1: cut off just now, so by the invariant nobody else has it. It outlives the
         // system, with which it is given back.
         Some(unsafe { PerCpu::build(at, count, init) })
+    }
+}
+
+impl Carve {
+    /// Memory of arenas, where address spaces may be divided.
+    fn divisions<M: Mmu>(&mut self, config: &Config, cpus: u32) -> Option<PerCpu<Divisions<M>, M>> {
+        let divides = config.address_space != AddressSpace::Whole;
+        let cpus = if divides { cpus } else { 0 };
+        let magazines = [(); 3].map(|()| self.per_cpu(cpus, |_| Magazine::new()));
+        let [division, shelf, arena] = magazines;
+        let mut slabs = Some(Divisions::new([division?, shelf?, arena?]));
+        self.per_cpu(u32::from(divides), |_| {
+            slabs.take().unwrap_or_else(|| unreachable!("there is one"))
+        })
     }
 }
 
@@ -245,20 +260,19 @@ impl<M: Mmu> System<M> {
         map: &MemoryMap,
     ) -> Option<NonNull<Self>> {
         let (cpus, nodes) = (at.cpus(), at.nodes());
-        let first = PhysAddr(at.ram_phys()).pfn(M::Paging::shift());
-        let len = map.len;
+        let (first, len) = (PhysAddr(at.ram_phys()).pfn(M::Paging::shift()), map.len);
         let place = carve.cut(size_of::<Self>());
-        let magazines = [(); 18].map(|()| carve.per_cpu(cpus, |_| Magazine::new()));
+        let magazines = [(); 15].map(|()| carve.per_cpu(cpus, |_| Magazine::new()));
         let areas = carve.per_cpu(cpus, |_| CpuArea::new());
         let lists = carve.per_cpu(cpus, |_| CpuFrames::new());
         let readers = carve.per_cpu(cpus, |_| SrcuCpu::new());
         let reports = carve.per_cpu(cpus, |_| RcuCpu::new());
         let slots = rss::slots_for(&config, len);
-        let pieces = rss::pieces_for(slots, cpus);
-        let pieces = carve.per_cpu(pieces, |_| rss::piece());
+        let pieces = carve.per_cpu(rss::pieces_for(slots, cpus), |_| rss::piece());
         let rates = carve.per_cpu(nodes, |_| Rate::new());
         let pools = HugeSize::ALL.map(|_| carve.per_cpu(nodes, |_| NodePool::new()));
         let mutexes = carve.per_cpu(Huge::<M>::mutexes(cpus), FaultMutex::by(&config));
+        let divisions = carve.divisions(&config, cpus);
         let linkers = carve.per_cpu(linkers_for(&config, cpus), |_| PtLock::new(()));
         let per_node = zones_per_node(&config, cpus, nodes, len);
         let zones = carve.cut(Frames::<M>::zone_bytes(nodes * per_node));
@@ -278,8 +292,7 @@ impl<M: Mmu> System<M> {
         let zone = |number| Frames::zone(&table, (number, split), (reserved, kept), map.first);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes * per_node, zone) };
-        let [slabs @ .., division, shelf, arena] = magazines;
-        let [slabs @ .., region, lock, own] = slabs;
+        let [slabs @ .., region, lock, own] = magazines;
         let [slabs @ .., cache, cache_node, link, segment] = slabs;
         let [node, vma, attr, mm, anon, chain, uffd, waiter] = slabs;
         let pools = Pools::of_all_sizes(pages, pools)?;
@@ -313,11 +326,9 @@ impl<M: Mmu> System<M> {
             numa: Numa::new(rates?),
             shm: Segments::new(segment?, &config),
             huge: Huge::new(mutexes?, cpus, [region?, lock?, own?]),
-            divisions: Slab::new(15, division?, Pages::Leave),
-            shelves: Slab::new(16, shelf?, Pages::Leave),
-            arenas: Slab::new(17, arena?, Pages::Leave),
             absent: map.absent(),
             linkers: linkers?,
+            divisions: divisions?,
         };
         let place = place?.cast::<Self>();
         // SAFETY: cut off for this, aligned to 128.

@@ -25,7 +25,7 @@ use crate::pages::numa::Numa;
 use crate::pages::rmap::anon_vma::{AnonVma, Chain};
 use crate::pages::segments::Segments;
 use crate::pages::userfault::{Context, Waiter};
-use crate::space::arenas::{Arena, Arenas, Shelf};
+use crate::space::arenas::divide::Divisions;
 use crate::space::tree::Node;
 use crate::space::vma::{Attrs, Vma};
 use minflt_addr::Pfn;
@@ -71,13 +71,12 @@ pub struct System<M: Mmu> {
     pub(crate) numa: Numa<M>,
     pub(crate) shm: Segments<M>,
     pub(crate) huge: Huge<M>,
-    pub(crate) divisions: Slab<Arenas<M>, M>,
-    pub(crate) shelves: Slab<Shelf<M>, M>,
-    pub(crate) arenas: Slab<Arena<M>, M>,
     /// Frames that are no memory.
     pub(crate) absent: u64,
     /// Locks under which leaf tables are linked, where speculative faults do that.
     pub(crate) linkers: PerCpu<PtLock<M>, M>,
+    /// One, where address spaces may be divided.
+    pub(crate) divisions: PerCpu<Divisions<M>, M>,
 }
 
 /// What each CPU has of its own.

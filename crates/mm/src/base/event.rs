@@ -216,8 +216,6 @@ events! {
     ForkCopies = "fork-copies",
     /// Pages pinned without a lock.
     PinnedFast = "pages-pinned-fast",
-    /// Address spaces divided into arenas.
-    MmDivided = "mm-divisions",
     /// Stack expansions.
     StackGrown = "stack-growths",
     /// Objects freed by grace-period callbacks.

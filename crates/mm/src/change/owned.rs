@@ -31,7 +31,7 @@ use crate::space::vma::{Attrs, Vma};
 use crate::space::vma_lock;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use minflt_addr::VirtRange;
+use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
 
 /// An unpublished attribute record. Dropping it frees it.
@@ -60,9 +60,10 @@ impl<'m, M: Mmu> NewRecord<'m, M> {
     where
         'm: 'v,
     {
-        let (mm, before) = (self.mm, vma.view());
+        let mm = self.mm;
+        let before = mm.recorded(vma);
         let old = self.publish_first(vma);
-        mm.record_changed(vma, before, vma.view());
+        mm.record_changed(vma, before);
         Published { mm, vma, old }
     }
 
@@ -91,12 +92,12 @@ pub(crate) struct Published<'v, M: Mmu> {
 impl<M: Mmu> Published<'_, M> {
     /// Puts the old record back.
     pub(crate) fn undo(mut self) {
-        let before = self.vma.view();
+        let before = self.mm.recorded(self.vma);
         self.old = match self.old.take() {
             Some(old) => self.vma.publish(old),
             None => self.vma.publish_first(),
         };
-        self.mm.record_changed(self.vma, before, self.vma.view());
+        self.mm.record_changed(self.vma, before);
     }
 }
 
@@ -232,25 +233,25 @@ impl<'w, 'm, M: Mmu> Removed<'w, 'm, M> {
     /// No memory: it is still in the tree.
     pub(crate) fn take_out(&mut self, found: Found<'_, M>) -> Result<Option<VirtRange>, NoMemory> {
         let (mm, vma) = (self.writers.held().mm(), found.vma());
-        let _ensured = self.writers.ensure_one(vma.view().range)?;
+        let _ensured = self.writers.ensure_one(None)?;
         let free = mm.remove_record(found)?;
         self.add(vma);
         Ok(free)
     }
 
-    /// Takes a VMA with an open section out.
+    /// Takes a VMA with an open section out, which starts at `start`.
     ///
     /// # Errors
     /// No memory: it is still in the tree.
-    pub(crate) fn take_out_vma(&mut self, vma: &Vma<M>) -> Result<(), NoMemory> {
+    pub(crate) fn take_out_vma(&mut self, vma: &Vma<M>, start: VirtAddr) -> Result<(), NoMemory> {
         let held = self.writers.held();
-        if held.is_several(held.span()) {
-            let _ensured = self.writers.ensure_one(vma.view().range)?;
+        if self.writers.is_several() {
+            let _ensured = self.writers.ensure_one(None)?;
             held.remove_records(vma)?;
             self.add(vma);
             return Ok(());
         }
-        let found = held.found(vma.view().range.start());
+        let found = held.found(start);
         found.map_or(Ok(()), |found| self.take_out(found).map(drop))
     }
 

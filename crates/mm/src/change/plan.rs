@@ -369,14 +369,19 @@ impl<'w, 'm, M: Mmu> Plan<'w, 'm, M> {
     /// # Errors
     /// No memory for nodes of the tree. Nothing has changed then.
     fn commit(&mut self) -> Result<(), NoMemory> {
-        let mm = self.writers.held().mm();
         self.moves = self.moves.filter(|(_, from, to)| from != to);
         let parts = self.part.iter().flatten().count() as u64;
         let removals = self.count + parts + u64::from(self.moves.is_some());
         let new = self.new.iter().flatten().count() as u64;
         // A single change may fail.
-        let several = removals + new > 1 || mm.is_several(self.writers.held().span());
-        let ensured = several.then(|| self.writers.ensure(self.range, removals, new));
+        // Arenas are made where something comes.
+        let comes = self.new[0].is_some() || self.records[OWNER].is_some();
+        let into = comes.then_some(self.range);
+        let needed = match self.writers.is_several() {
+            true => !self.writers.is_ensured(),
+            false => removals + new > 1,
+        };
+        let ensured = needed.then(|| self.writers.ensure(into, removals, new));
         let ensured = ensured.transpose()?;
         self.take_whole()?;
         // An owner that has a new VMA above loses a part.
@@ -416,9 +421,9 @@ impl<'w, 'm, M: Mmu> Plan<'w, 'm, M> {
         while at < within.end()
             && let Some(vma) = self.writers.held().find(at)
         {
-            let end = vma.view().range.end();
-            self.removed.take_out_vma(vma)?;
-            at = end;
+            let range = vma.view().range;
+            self.removed.take_out_vma(vma, range.start())?;
+            at = range.end();
         }
         Ok(())
     }
@@ -426,7 +431,8 @@ impl<'w, 'm, M: Mmu> Plan<'w, 'm, M> {
     /// The tree follows; new VMAs are kept, too.
     fn change_tree(&mut self) -> Result<(), NoMemory> {
         for part in self.part.iter().flatten() {
-            self.removed.take_out_vma(part.vma())?;
+            let start = part.vma().view().range.start();
+            self.removed.take_out_vma(part.vma(), start)?;
         }
         if let Some((vma, from, to)) = self.moves {
             self.writers.held().rekey_record(from, to, vma)?;

@@ -136,20 +136,31 @@ impl<'m, M: Mmu> Writers<'m, M> {
         self.lock.relock(over);
     }
 
-    /// Makes sure that so many changes of the tree within `range` do not fail: first removals and
-    /// moves of starts, then insertions. Good until the guard is dropped, which is before the
-    /// caller sleeps.
+    /// Whether a change may be of several trees.
+    #[inline]
+    pub(crate) fn is_several(&self) -> bool {
+        self.mm.is_several(self.lock.span())
+    }
+
+    /// Whether changes of the tree were made sure of.
+    pub(crate) const fn is_ensured(&self) -> bool {
+        self.ensured.get()
+    }
+
+    /// Makes sure that so many changes of the tree do not fail, `into` being where something comes:
+    /// first removals and moves of starts, then insertions. Good until the guard is dropped, which
+    /// is before the caller sleeps.
     ///
     /// # Errors
     /// No memory.
     pub(crate) fn ensure(
         &self,
-        range: VirtRange,
+        into: Option<VirtRange>,
         removals: u64,
         insertions: u64,
     ) -> Result<EnsuredTree<'_, 'm, M>, NoMemory> {
         let span = self.lock.span();
-        let _nodes = self.mm.ensure_records(span, range, removals, insertions)?;
+        let _nodes = self.mm.ensure_records(span, into, removals, insertions)?;
         self.ensured.set(true);
         Ok(EnsuredTree {
             writers: self,
@@ -165,10 +176,10 @@ impl<'m, M: Mmu> Writers<'m, M> {
     #[inline]
     pub(crate) fn ensure_one(
         &self,
-        range: VirtRange,
+        into: Option<VirtRange>,
     ) -> Result<Option<EnsuredTree<'_, 'm, M>>, NoMemory> {
-        let needed = !self.ensured.get() && self.mm.is_several(self.lock.span());
-        needed.then(|| self.ensure(range, 1, 1)).transpose()
+        let needed = self.is_several() && !self.is_ensured();
+        needed.then(|| self.ensure(into, 1, 1)).transpose()
     }
 
     /// The tree and the records are as they will be, and what went is detached: others may read and
@@ -277,7 +288,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
         }
         let section = Section { vma: new, odd };
         vma_lock::insert(self.mm, new.as_ptr(), |vma| {
-            let _ensured = self.ensure_one(vma.view().range)?;
+            let _ensured = self.ensure_one(Some(vma.view().range))?;
             self.mm.insert_record(vma, between)
         })?;
         Ok(section)

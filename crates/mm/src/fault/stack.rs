@@ -136,9 +136,6 @@ impl<M: Mmu> Mm<M> {
             return Err(NotGrown);
         }
         held.prepare_anon_vma_once(vma)?;
-        let ensured =
-            writers.map(|writers| writers.ensure_one(VirtRange::new(at, vma.view().range.start())));
-        let _ensured = ensured.transpose()?;
         let _section = writers.map(|writers| writers.begin(vma));
         let view = vma.view();
         let grow = (view.range.start().0 - at.0) >> M::Paging::shift();
@@ -151,6 +148,10 @@ impl<M: Mmu> Mm<M> {
         let more = Pages::of::<M>(&view.of_range::<M::Paging>(below));
         self.may_lock(more.locked)?;
         self.system().charge(more.accounted)?;
+        let ensured = writers.map(|writers| writers.ensure_one(Some(below)));
+        let _ensured = ensured
+            .transpose()
+            .inspect_err(|_| self.system().uncharge(more.accounted))?;
         self.grow_down(vma, view.of_range::<M::Paging>(grown))
             .inspect_err(|_| self.system().uncharge(more.accounted))?;
         self.count_mapped(more);

@@ -374,26 +374,29 @@ impl<M: Mmu> Mm<M> {
         more == 0 || self.map_count() + more <= self.system().max_map_count()
     }
 
-    /// Adds to a count of mappings, of which there may be several writers by now. Returns what it
-    /// is then.
+    /// Whether holders of different arenas write counts of mappings at the same time.
     #[inline(always)]
-    fn add_to(&self, count: &Atomic<u64, M>, change: i64) -> u64 {
+    fn are_counts_shared(&self) -> bool {
         let divides = self.system().config.address_space != AddressSpace::Whole;
-        if divides && self.counts_shared.load(Ordering::Relaxed) != 0 {
-            let old = count.add(change as u64, Ordering::Relaxed);
-            return old.wrapping_add_signed(change);
+        divides && self.counts_shared.load(Ordering::Relaxed) != 0
+    }
+
+    /// Adds to a count of mappings, of which there may be several writers by now.
+    #[inline(always)]
+    fn add_to(&self, count: &Atomic<u64, M>, change: i64) {
+        if self.are_counts_shared() {
+            count.add(change as u64, Ordering::Relaxed);
+            return;
         }
         let now = count.load(Ordering::Relaxed).wrapping_add_signed(change);
         count.store(now, Ordering::Relaxed);
-        now
     }
 
     /// Counts pages as locked, or as no longer so. The caller holds `mmap_lock` for writing, or is
     /// alone.
     pub(crate) fn count_locked(&self, change: i64) {
-        self.locks.change(change, |count, change| {
-            self.add_to(count, change);
-        });
+        let add = |count: &Atomic<u64, M>, change| self.add_to(count, change);
+        self.locks.change(change, add);
     }
 
     /// Counts VMAs added or removed. The caller holds `mmap_lock` for writing, or is the only user
@@ -419,12 +422,17 @@ impl<M: Mmu> Mm<M> {
     /// `mmap_lock` for writing, or downgraded it, or is the last user of the address space: no
     /// other thread writes these counts meanwhile.
     pub(crate) fn count_unmapped(&self, pages: Pages) {
-        let now = self.add_to(&self.sizes.mapped, -(pages.mapped as i64));
-        debug_assert!(now.cast_signed() >= 0, "it was counted when mapped");
-        let mapped = now.wrapping_add(pages.mapped);
-        // Linux: update_hiwater_vm.
+        let mapped = self.sizes.mapped.load(Ordering::Relaxed);
+        debug_assert!(mapped >= pages.mapped, "it was counted when mapped");
+        // Linux: update_hiwater_vm. With several writers one may hide another's peak.
         if mapped > self.sizes.peak.load(Ordering::Relaxed) {
             self.sizes.peak.store(mapped, Ordering::Relaxed);
+        }
+        if self.are_counts_shared() {
+            self.sizes.mapped.sub(pages.mapped, Ordering::Relaxed);
+        } else {
+            let left = mapped.saturating_sub(pages.mapped);
+            self.sizes.mapped.store(left, Ordering::Relaxed);
         }
         self.count_locked(-(pages.locked as i64));
         self.system().uncharge(pages.accounted);

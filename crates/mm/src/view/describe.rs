@@ -54,7 +54,8 @@ impl Place {
         };
         let field = field.split('.').next().unwrap_or(field);
         Some(match (self.object, field) {
-            ("mm", "mmap_lock") => "mmap_lock",
+            ("mm" | "arena", "mmap_lock") => "mmap_lock",
+            ("arenas", "outer lock") => "arenas lock",
             ("mm", "page_table_lock") => "page_table_lock",
             ("frame", "table_lock") | ("linkers", _) => "page-table lock of a table",
             ("vma", "lock" | "refcnt") => "VMA lock",
@@ -211,9 +212,7 @@ impl<M: Mmu> System<M> {
                 (self.huge.regions.magazine_at(at), "regions"),
                 (self.huge.locks.magazine_at(at), "hugetlb VMA locks"),
                 (self.huge.owns.magazine_at(at), "pages set aside"),
-                (self.divisions.magazine_at(at), "divisions"),
-                (self.shelves.magazine_at(at), "arena shelves"),
-                (self.arenas.magazine_at(at), "arenas"),
+                (self.arena_magazine_at(at), "arenas"),
             ];
             slabs
                 .into_iter()

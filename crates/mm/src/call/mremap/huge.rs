@@ -90,7 +90,7 @@ impl<M: Mmu> Mm<M> {
             .make_huge_room(&old, target.start())
             .inspect_err(free_room)?;
         // Planned before, so that nothing fails once the pages are moved.
-        let ensured = writers.ensure(target, 1, 1);
+        let ensured = writers.ensure(Some(target), 1, 1);
         let ensured = ensured.inspect_err(free_room)?;
         let added = add_vma(writers, &new, nothing(), Some(vma.into()));
         let added = added.inspect_err(free_room)?;

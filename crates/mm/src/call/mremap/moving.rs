@@ -107,7 +107,13 @@ impl<M: Mmu> Mm<M> {
                 let links = sys.files.links.ensure(links, sys).ok_or(NoMemory)?;
                 Ok((
                     unlocked,
-                    (chains, attrs, vmas, links, writers.ensure(new.range, 0, 5)?),
+                    (
+                        chains,
+                        attrs,
+                        vmas,
+                        links,
+                        writers.ensure(Some(new.range), 0, 5)?,
+                    ),
                 ))
             });
         let (unlocked, ensured) = ensured.inspect_err(|_| free_room(writers.held(), new.range))?;

@@ -14,16 +14,61 @@
 use super::{Arena, Arenas, Division, Shelf, Span};
 use crate::base::config::AddressSpace;
 use crate::base::error::NoMemory;
-use crate::base::event::Event;
 use crate::mm::Mm;
 use crate::space::tree::{Node, Tree};
 use crate::system::System;
 use core::ptr::NonNull;
 use minflt_addr::VirtRange;
 use minflt_pgtable::Mmu;
-use minflt_sync::{Ordering, this_cpu};
+use minflt_sync::slab::{Magazine, Pages};
+use minflt_sync::{Ordering, PerCpu, Slab, this_cpu};
+
+/// Memory of arenas, of all address spaces.
+#[derive(Debug)]
+pub(crate) struct Divisions<M: Mmu> {
+    pub(crate) divisions: Slab<Arenas<M>, M>,
+    pub(crate) shelves: Slab<Shelf<M>, M>,
+    pub(crate) arenas: Slab<Arena<M>, M>,
+}
+
+impl<M: Mmu> Divisions<M> {
+    /// Nothing yet; the slabs' magazines.
+    pub(crate) fn new([division, shelf, arena]: [PerCpu<Magazine<M>, M>; 3]) -> Self {
+        Self {
+            divisions: Slab::new(15, division, Pages::Leave),
+            shelves: Slab::new(16, shelf, Pages::Leave),
+            arenas: Slab::new(17, arena, Pages::Leave),
+        }
+    }
+}
 
 impl<M: Mmu> System<M> {
+    /// Memory of arenas. There is some where address spaces may be divided.
+    pub(super) fn divided_memory(&self) -> &Divisions<M> {
+        self.divisions.get(0)
+    }
+
+    /// The CPU one of whose magazines lies at a host address: for names.
+    pub(crate) fn arena_magazine_at(&self, at: usize) -> Option<u32> {
+        self.divisions.iter().find_map(|it| {
+            let arena = it.arenas.magazine_at(at);
+            arena
+                .or_else(|| it.shelves.magazine_at(at))
+                .or_else(|| it.divisions.magazine_at(at))
+        })
+    }
+
+    /// Objects that are in use.
+    pub(crate) fn arenas_in_use(&self) -> Counted {
+        let mut counted = Counted::default();
+        for it in self.divisions.iter() {
+            counted.divisions += it.divisions.live();
+            counted.shelves += it.shelves.live();
+            counted.arenas += it.arenas.live();
+        }
+        counted
+    }
+
     /// What an address space is divided by, where that is the choice.
     ///
     /// # Errors
@@ -32,7 +77,10 @@ impl<M: Mmu> System<M> {
         if self.config.address_space == AddressSpace::Whole {
             return Ok(Division(None));
         }
-        let arenas = self.divisions.alloc(Arenas::new(self), self);
+        let arenas = self
+            .divided_memory()
+            .divisions
+            .alloc(Arenas::new(self), self);
         let arenas = arenas.map_err(|_| NoMemory)?;
         Ok(Division(Some(arenas)))
     }
@@ -49,14 +97,18 @@ impl<M: Mmu> System<M> {
         let all = unsafe { gone.as_ref() };
         all.peek_each(|_, arena| {
             // SAFETY: 1, 2: 1 of this function; each is found once.
-            unsafe { self.arenas.free(NonNull::from(arena), self) };
+            unsafe {
+                self.divided_memory()
+                    .arenas
+                    .free(NonNull::from(arena), self)
+            };
         });
         all.peek_shelves(|_, shelf: NonNull<Shelf<M>>| {
             // SAFETY: 1, 2: 1 of this function; each is found once.
-            unsafe { self.shelves.free(shelf, self) };
+            unsafe { self.divided_memory().shelves.free(shelf, self) };
         });
         // SAFETY: 1, 2: 1 of this function.
-        unsafe { self.divisions.free(gone, self) };
+        unsafe { self.divided_memory().divisions.free(gone, self) };
     }
 }
 
@@ -77,6 +129,12 @@ impl Counted {
 }
 
 impl<M: Mmu> Mm<M> {
+    /// Whether it was divided into arenas.
+    #[must_use]
+    pub fn is_divided(&self) -> bool {
+        self.divided().is_some()
+    }
+
     /// A thread comes.
     pub(crate) fn thread_comes(&self) {
         if let Some(arenas) = self.arenas() {
@@ -136,7 +194,6 @@ impl<M: Mmu> Mm<M> {
         arenas.divided.store(1, Ordering::Release);
         self.counts_shared.store(1, Ordering::Relaxed);
         self.empty(&self.tree);
-        self.system().count(Event::MmDivided);
         M::note(format_args!("mm divided into arenas"));
         drop(guard);
         Ok(())

@@ -250,7 +250,8 @@ impl<M: Mmu> Mm<M> {
     #[inline]
     #[must_use]
     pub fn mapping_at(&self, addr: VirtAddr) -> Option<Mapping> {
-        self.mappings().at(addr)
+        let held = self.read(Over::at(addr));
+        Mappings { held }.at(addr)
     }
 
     /// Calls `visit` with each mapping, in order, under `mmap_lock`.

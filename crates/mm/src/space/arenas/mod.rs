@@ -318,7 +318,11 @@ impl<M: Mmu> Arenas<M> {
             let empty = Shelf {
                 arenas: core::array::from_fn(|_| Atomic::new(0)),
             };
-            let new = sys.shelves.alloc(empty, sys).map_err(|_| NoMemory)?;
+            let new = sys
+                .divided_memory()
+                .shelves
+                .alloc(empty, sys)
+                .map_err(|_| NoMemory)?;
             // ORDERING: Release; pairs with [arena-made].
             shelves.store(new.as_ptr() as u64, Ordering::Release);
             shelf = Some(new);
@@ -328,7 +332,11 @@ impl<M: Mmu> Arenas<M> {
             written: Apart,
             mmap_lock: RwSem::new(sys.config.sleeping_locks.of_semaphore()),
         };
-        let arena = sys.arenas.alloc(arena, sys).map_err(|_| NoMemory)?;
+        let arena = sys
+            .divided_memory()
+            .arenas
+            .alloc(arena, sys)
+            .map_err(|_| NoMemory)?;
         // SAFETY: allocated just now, and there until the address space goes.
         let made = unsafe { arena.as_ref() };
         if locked {

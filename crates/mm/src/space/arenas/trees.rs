@@ -231,10 +231,16 @@ impl<M: Mmu> Mm<M> {
         Ok(())
     }
 
-    /// The record of attributes of a VMA was replaced: it was `old`, and is `new`. A start that
-    /// moved is told by [`Self::rekey_record`].
-    pub(crate) fn record_changed(&self, vma: &Vma<M>, old: VmaView, new: VmaView) {
-        let Some(arenas) = self.divided() else {
+    /// What a VMA is recorded as, if arenas are to be told when that changes.
+    pub(crate) fn recorded(&self, vma: &Vma<M>) -> Option<VmaView> {
+        self.divided().map(|_| vma.view())
+    }
+
+    /// The record of attributes of a VMA was replaced; it was `old`, by [`Self::recorded`]. A start
+    /// that moved is told by [`Self::rekey_record`].
+    pub(crate) fn record_changed(&self, vma: &Vma<M>, old: Option<VmaView>) {
+        let new = vma.view();
+        let Some((arenas, old)) = self.divided().zip(old) else {
             return self.tree.changed(new);
         };
         if old.range.start() == new.range.start() {
@@ -303,15 +309,15 @@ impl<M: Mmu> Mm<M> {
     }
 
     /// Makes sure that so many changes do not fail, one after the other: first removals and moves
-    /// of starts, then insertions; within the arenas of `span`, and with what reaches from there
-    /// into `range`. See [`Tree::ensure`].
+    /// of starts, then insertions; within the arenas of `span`, of which those of `into` are made
+    /// where there are none yet. See [`Tree::ensure`].
     ///
     /// # Errors
     /// No memory.
     pub(crate) fn ensure_records(
         &self,
         span: Span,
-        range: VirtRange,
+        into: Option<VirtRange>,
         removals: u64,
         insertions: u64,
     ) -> Result<Ensured<'_, Node<M>, M>, NoMemory> {
@@ -322,7 +328,8 @@ impl<M: Mmu> Mm<M> {
         if let Some(arena) = span.only().and_then(|only| arenas.get(only)) {
             return arena.tree.ensure(sys, removals, insertions);
         }
-        for number in arenas.span_of(range).numbers() {
+        let numbers = into.map(|range| arenas.span_of(range).numbers());
+        for number in numbers.into_iter().flatten() {
             if arenas.get(number).is_none() {
                 arenas.make(sys, number, true)?;
             }

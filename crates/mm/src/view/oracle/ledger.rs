@@ -231,6 +231,7 @@ impl<M: Mmu> System<M> {
 
     /// Whether nothing is in use that nobody reaches.
     fn objects_add_up(&self, reached: &Objects) -> Result<(), Unbalanced> {
+        let arenas = self.arenas_in_use();
         let kinds = [
             ("mm", self.mms.live(), reached.mms),
             ("vma", self.vmas.live(), reached.vmas),
@@ -250,9 +251,9 @@ impl<M: Mmu> System<M> {
                 reached.huge.locks,
             ),
             ("pages set aside", self.huge.owns.live(), reached.huge.owns),
-            ("arenas", self.divisions.live(), reached.arenas.divisions),
-            ("arena shelf", self.shelves.live(), reached.arenas.shelves),
-            ("arena", self.arenas.live(), reached.arenas.arenas),
+            ("arenas", arenas.divisions, reached.arenas.divisions),
+            ("arena shelf", arenas.shelves, reached.arenas.shelves),
+            ("arena", arenas.arenas, reached.arenas.arenas),
         ];
         let wrong = kinds.into_iter().find(|(_, live, reach)| live != reach);
         if let Some((what, live, reachable)) = wrong {
