@@ -1,7 +1,7 @@
 //! Address spaces in arenas.
 
 use super::{Story, Subject, story};
-use minflt_sim::Shape::{StaleRead, UseAfterFree};
+use minflt_sim::Shape::{LostStore, StaleRead, UseAfterFree};
 
 pub(super) const SUBJECT: Subject = Subject {
     name: "arenas",
@@ -13,11 +13,11 @@ const ORIGIN: &str = "As above: from this project's design for more CPUs.";
 const STORIES: &[Story] = &[
     story(
         "P65",
-        UseAfterFree,
-        &["munmap over two arenas", "munmap and mmap in the second"],
+        LostStore,
+        &["mmap over two arenas", "mmap in the second"],
         [
-            "munmap covers two arenas and has locked only the first. A call in the second takes \
-             the same mapping out, and both free it.",
+            "mmap covers two arenas and has locked only the first. A call in the second changes \
+             the same tree at the same time, and what one of them has mapped is lost.",
             "lock every arena of the range, under an outer lock, so that those that take several \
              come one after the other.",
             "The race comes from this project's design for more CPUs: no kernel has arenas.",

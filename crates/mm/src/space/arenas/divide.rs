@@ -77,10 +77,8 @@ impl<M: Mmu> System<M> {
         if self.config.address_space == AddressSpace::Whole {
             return Ok(Division(None));
         }
-        let arenas = self
-            .divided_memory()
-            .divisions
-            .alloc(Arenas::new(self), self);
+        let memory = &self.divided_memory().divisions;
+        let arenas = memory.alloc(Arenas::new(self), self);
         let arenas = arenas.map_err(|_| NoMemory)?;
         Ok(Division(Some(arenas)))
     }

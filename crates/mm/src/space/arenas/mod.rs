@@ -312,17 +312,14 @@ impl<M: Mmu> Arenas<M> {
     /// No memory.
     fn make(&self, sys: &System<M>, number: u16, locked: bool) -> Result<&Arena<M>, NoMemory> {
         let (shelf, place) = split(number);
+        let memory = sys.divided_memory();
         let shelves = &self.shelves[shelf];
         let mut shelf = NonNull::new(shelves.load(Ordering::Relaxed) as *mut Shelf<M>);
         if shelf.is_none() {
             let empty = Shelf {
                 arenas: core::array::from_fn(|_| Atomic::new(0)),
             };
-            let new = sys
-                .divided_memory()
-                .shelves
-                .alloc(empty, sys)
-                .map_err(|_| NoMemory)?;
+            let new = memory.shelves.alloc(empty, sys).map_err(|_| NoMemory)?;
             // ORDERING: Release; pairs with [arena-made].
             shelves.store(new.as_ptr() as u64, Ordering::Release);
             shelf = Some(new);
@@ -332,11 +329,7 @@ impl<M: Mmu> Arenas<M> {
             written: Apart,
             mmap_lock: RwSem::new(sys.config.sleeping_locks.of_semaphore()),
         };
-        let arena = sys
-            .divided_memory()
-            .arenas
-            .alloc(arena, sys)
-            .map_err(|_| NoMemory)?;
+        let arena = memory.arenas.alloc(arena, sys).map_err(|_| NoMemory)?;
         // SAFETY: allocated just now, and there until the address space goes.
         let made = unsafe { arena.as_ref() };
         if locked {
