@@ -184,15 +184,7 @@ impl<C: Class, M: Machine> RwSem<C, M> {
     #[track_caller]
     pub fn write(&self) -> WriteGuard<'_, C, M> {
         lockdep::acquire::<C, M>(self.id(), How::Wait, Location::caller());
-        // ORDERING: Acquire; pairs with [rwsem-release].
-        let free = self
-            .count
-            .cas(0, WRITER, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok();
-        if !free {
-            self.write_contended();
-        }
-        self.name_owner(me::<M>().task.get());
+        self.set_writer();
         WriteGuard {
             lock: self,
             not_send: PhantomData,
@@ -313,13 +305,7 @@ impl<C: Class, M: Machine> Drop for DowngradedGuard<'_, C, M> {
 impl<C: Class, M: Machine> Drop for WriteGuard<'_, C, M> {
     #[inline]
     fn drop(&mut self) {
-        let lock = self.lock;
-        lockdep::release::<C, M>(lock.id());
-        lock.name_owner(TaskId(0));
-        // ORDERING: Release; pairs with [rwsem-release].
-        let old = lock.count.sub(WRITER, Ordering::Release);
-        if old & WAITERS != 0 {
-            lock.release_slow();
-        }
+        lockdep::release::<C, M>(self.lock.id());
+        self.lock.clear_writer();
     }
 }

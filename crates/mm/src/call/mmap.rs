@@ -191,7 +191,7 @@ impl<M: Mmu> Mm<M> {
             return Err(MmapError::Invalid);
         }
         self.divide_if_shared();
-        let writers = Writers::lock(self, self.over_request(request));
+        let mut writers = Writers::lock(self, self.over_request(request));
         if self.map_count() > sys.max_map_count() {
             return Err(MmapError::NoMemory);
         }
@@ -203,7 +203,11 @@ impl<M: Mmu> Mm<M> {
         if huge && len == 0 {
             return Err(MmapError::Invalid);
         }
-        let (range, beside) = self.place_within(&writers, request.place, len, unit)?;
+        let placed = writers.held().place_of_unit(request.place, len, unit);
+        let (range, beside) = match self.elsewhere(request.place, &placed, unit) {
+            None => placed?,
+            Some(over) => (self.place_in(&mut writers, over, request, len, unit)?, None),
+        };
         let misaligned = |part: &Part<'_, M>| !VirtAddr(part.offset).is_aligned(unit);
         // A place that was looked for is free.
         let cuts =
@@ -242,14 +246,7 @@ impl<M: Mmu> Mm<M> {
             }
         }
         let old = gone.as_ref().map_or(Pages::default(), |gone| gone.pages);
-        if !self.may_expand(pages.mapped.saturating_sub(old.mapped)) {
-            return Err(MmapError::Limit);
-        }
-        let more = pages.accounted.saturating_sub(old.accounted);
-        sys.charge(more).map_err(|_| MmapError::Overcommit)?;
-        // Unmapping the old mappings returned their commit charge, which no other thread may take
-        // meanwhile.
-        sys.charge_again(pages.accounted - more);
+        self.charge_instead(pages, old)?;
         self.put_in(&writers, (view, aside), beside, gone.as_mut())
             .map_err(|NoMemory| {
                 sys.uncharge(pages.accounted);
@@ -260,32 +257,61 @@ impl<M: Mmu> Mm<M> {
         Ok(view)
     }
 
-    /// The place for `len` bytes, in the arenas that are held, or else in all.
+    /// Promises `pages` in place of what is mapped there.
     #[inline]
-    fn place_within<'w>(
+    fn charge_instead(&self, pages: Pages, old: Pages) -> Result<(), MmapError> {
+        let sys = self.system();
+        if !self.may_expand(pages.mapped.saturating_sub(old.mapped)) {
+            return Err(MmapError::Limit);
+        }
+        let more = pages.accounted.saturating_sub(old.accounted);
+        sys.charge(more).map_err(|_| MmapError::Overcommit)?;
+        // Unmapping the old mappings returns their commit charge, which no other thread may take
+        // meanwhile.
+        sys.charge_again(pages.accounted - more);
+        Ok(())
+    }
+
+    /// Which arenas to look in instead, where those that are held have no place, or not the one
+    /// that was hinted at.
+    #[inline]
+    fn elsewhere(
         &self,
-        writers: &'w Writers<'_, M>,
         place: Place,
+        placed: &Result<(VirtRange, Option<Beside<'_, M>>), MmapError>,
+        unit: u32,
+    ) -> Option<Over> {
+        self.divided()?;
+        let far = |at: VirtAddr, range: &VirtRange| at.0.abs_diff(range.start().0) >= 1 << unit;
+        match (place, placed) {
+            (_, Err(MmapError::NoMemory)) => Some(Over::All),
+            // Then anywhere, which is not where others are.
+            (Place::Hint(at), Ok((range, _))) if at.0 != 0 && far(at, range) => {
+                Some(self.over_anywhere())
+            }
+            _ => None,
+        }
+    }
+
+    /// The place for `len` bytes, in other arenas than are held, or else in all.
+    #[cold]
+    fn place_in(
+        &self,
+        writers: &mut Writers<'_, M>,
+        over: Over,
+        request: &MapRequest,
         len: u64,
         unit: u32,
-    ) -> Result<(VirtRange, Option<Beside<'w, M>>), MmapError> {
-        let placed = writers.held().place_of_unit(place, len, unit);
-        if self.divided().is_none() {
-            return placed;
+    ) -> Result<VirtRange, MmapError> {
+        writers.relock(over);
+        if over != Over::All {
+            match writers.held().place_of_unit(Place::Any, len, unit) {
+                Err(MmapError::NoMemory) => writers.relock(Over::All),
+                placed => return placed.map(|(range, _)| range),
+            }
         }
-        let mut placed = placed;
-        if let (Place::Hint(at), Ok((range, _))) = (place, &placed)
-            && !is_near(at, range.start(), unit)
-        {
-            // Then anywhere, which is not where others are.
-            writers.relock(self.over_anywhere());
-            placed = writers.held().place_of_unit(Place::Any, len, unit);
-        }
-        if matches!(placed, Err(MmapError::NoMemory)) {
-            writers.relock(Over::All);
-            return writers.held().place_of_unit(place, len, unit);
-        }
-        placed
+        let placed = writers.held().place_of_unit(request.place, len, unit);
+        placed.map(|(range, _)| range)
     }
 
     /// The flags of a new mapping that say how it is locked.
@@ -413,11 +439,6 @@ impl<M: Mmu> Thread<'_, M> {
     pub fn mmap(&self, request: &MapRequest) -> Result<VirtAddr, MmapError> {
         self.mm().map_and_populate(&self.share, request, None)
     }
-}
-
-/// Whether a mapping is where a hint would have it.
-fn is_near(hint: VirtAddr, start: VirtAddr, unit: u32) -> bool {
-    hint.0.abs_diff(start.0) < 1 << unit
 }
 
 /// Whether a mapping in the range of `new` has smaller pages than that: their tables are in the

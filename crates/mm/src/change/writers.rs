@@ -131,8 +131,8 @@ impl<'m, M: Mmu> Writers<'m, M> {
         }
     }
 
-    /// Takes other arenas instead. What was found before may be gone.
-    pub(crate) fn relock(&self, over: Over) {
+    /// Takes other arenas instead.
+    pub(crate) fn relock(&mut self, over: Over) {
         self.lock.relock(over);
     }
 
@@ -222,7 +222,7 @@ impl<'m, M: Mmu> Writers<'m, M> {
 
     /// The address space, to look at.
     #[inline(always)]
-    pub(crate) fn held(&self) -> Held<'_, M> {
+    pub(crate) const fn held(&self) -> Held<'_, M> {
         self.lock.held()
     }
 

@@ -1,20 +1,22 @@
 //! The division of an address space, and the arenas' beginning and end.
 //!
 //! An address space has what it is divided by from its creation, where that is the choice, and is
-//! divided by the first mmap after it has two threads: a program of one thread has one tree, one
-//! lock and Linux's layout. The call holds the outer lock and `mmap_lock` for writing, records
-//! every VMA in its arenas, and only then says that there are any. A call that waited for
-//! `mmap_lock` looks again, and goes to the arenas. If memory runs out, the address space stays as
-//! it was, and a later mmap tries again.
+//! divided by the first mmap while there are two [`Thread`](crate::Thread)s of it: a program of one
+//! thread has one tree, one lock and Linux's layout. The call holds the outer lock and `mmap_lock`
+//! for writing, records every VMA in its arenas, and only then says that there are any. A call that
+//! waited for `mmap_lock` looks again, and goes to the arenas. If memory runs out, the address
+//! space stays as it was, and a later mmap tries again.
 //!
 //! A lookup without a lock may still be in the old tree: its nodes are retired, and what it finds
 //! there are VMAs, whose sequence counts say whether they changed. What it does not find it looks
 //! for under a lock, in the arenas.
 
+use super::trees::part_of;
 use super::{Arena, Arenas, Division, Shelf, Span};
 use crate::base::config::AddressSpace;
 use crate::base::error::NoMemory;
 use crate::mm::Mm;
+use crate::space::arenas::look::Held;
 use crate::space::tree::{Node, Tree};
 use crate::system::System;
 use core::ptr::NonNull;
@@ -91,22 +93,19 @@ impl<M: Mmu> System<M> {
         let Division(Some(gone)) = division else {
             return;
         };
+        let memory = self.divided_memory();
         // SAFETY: 1 of this function.
         let all = unsafe { gone.as_ref() };
         all.peek_each(|_, arena| {
             // SAFETY: 1, 2: 1 of this function; each is found once.
-            unsafe {
-                self.divided_memory()
-                    .arenas
-                    .free(NonNull::from(arena), self)
-            };
+            unsafe { memory.arenas.free(NonNull::from(arena), self) };
         });
         all.peek_shelves(|_, shelf: NonNull<Shelf<M>>| {
             // SAFETY: 1, 2: 1 of this function; each is found once.
-            unsafe { self.divided_memory().shelves.free(shelf, self) };
+            unsafe { memory.shelves.free(shelf, self) };
         });
         // SAFETY: 1, 2: 1 of this function.
-        unsafe { self.divided_memory().divisions.free(gone, self) };
+        unsafe { memory.divisions.free(gone, self) };
     }
 }
 
@@ -172,12 +171,11 @@ impl<M: Mmu> Mm<M> {
         }
         let mut result = Ok(());
         // SAFETY: 1: held by `guard`.
-        unsafe { crate::space::arenas::look::Held::over(self, Span::UNDIVIDED) }.each(|vma| {
+        unsafe { Held::over(self, Span::UNDIVIDED) }.each(|vma| {
             let view = vma.view();
             for number in arenas.span_of(view.range).numbers() {
                 if result.is_ok() {
-                    let range = view.range.intersect(arenas.addresses(number));
-                    let part = crate::base::attrs::VmaView { range, ..view };
+                    let part = part_of(view, arenas.addresses(number));
                     let arena = arenas.get(number);
                     let arena = arena.map_or_else(|| arenas.make(self.system(), number, false), Ok);
                     result = arena.and_then(|it| it.tree.insert(self.system(), &part, vma, None));
@@ -188,9 +186,10 @@ impl<M: Mmu> Mm<M> {
             arenas.peek_each(|_, arena| self.empty(&arena.tree));
             return result;
         }
+        // Before the mark: from that on others count in arenas, whose locks this does not hold.
+        self.counts_shared.store(1, Ordering::Relaxed);
         // ORDERING: Release; pairs with [divided].
         arenas.divided.store(1, Ordering::Release);
-        self.counts_shared.store(1, Ordering::Relaxed);
         self.empty(&self.tree);
         M::note(format_args!("mm divided into arenas"));
         drop(guard);

@@ -181,7 +181,7 @@ impl<M: Mmu> core::fmt::Debug for Reading<'_, M> {
 /// `mmap_lock`, taken for writing, and perhaps downgraded since.
 pub(crate) struct Exclusive<'m, M: Mmu> {
     mm: &'m Mm<M>,
-    span: Cell<Span>,
+    span: Span,
     how: Cell<How<'m, M>>,
 }
 
@@ -244,7 +244,7 @@ impl<'m, M: Mmu> Exclusive<'m, M> {
             if mm.divided().is_none() || mm.system().lacks(NegativeControl::DivisionUnseen) {
                 return Self {
                     mm,
-                    span: Cell::new(Span::UNDIVIDED),
+                    span: Span::UNDIVIDED,
                     how: Cell::new(How::Write(guard)),
                 };
             }
@@ -262,7 +262,7 @@ impl<'m, M: Mmu> Exclusive<'m, M> {
         loop {
             let locked = Self {
                 mm,
-                span: Cell::new(span),
+                span,
                 how: Cell::new(Self::take(mm, span)),
             };
             let needed = match over {
@@ -292,18 +292,17 @@ impl<'m, M: Mmu> Exclusive<'m, M> {
         }
     }
 
-    /// Takes other arenas instead. What was found before may be gone.
-    pub(crate) fn relock(&self, over: Over) {
+    /// Takes other arenas instead. Nothing that was found before can be in use: what finds borrows
+    /// this.
+    pub(crate) fn relock(&mut self, over: Over) {
         drop(self.how.take());
-        let other = Self::lock(self.mm, over);
-        self.span.set(other.span.get());
-        self.how.set(other.how.take());
+        *self = Self::lock(self.mm, over);
     }
 
     /// The arenas.
     #[inline(always)]
-    pub(crate) fn span(&self) -> Span {
-        self.span.get()
+    pub(crate) const fn span(&self) -> Span {
+        self.span
     }
 
     /// Whether VMAs may be changed: it was not downgraded.
@@ -331,17 +330,17 @@ impl<'m, M: Mmu> Exclusive<'m, M> {
     pub(crate) fn without(&self, unlocked: impl FnOnce()) {
         drop(self.how.take());
         unlocked();
-        self.how.set(match self.span.get().is_undivided() {
+        self.how.set(match self.span.is_undivided() {
             true => How::Write(self.mm.mmap_lock.write()),
-            false => Self::take(self.mm, self.span.get()),
+            false => Self::take(self.mm, self.span),
         });
     }
 
     /// Proof that the lock is held.
     #[inline(always)]
-    pub(crate) fn held(&self) -> Held<'_, M> {
+    pub(crate) const fn held(&self) -> Held<'_, M> {
         // SAFETY: 1: a guard is in `how`, but for a control and within these functions.
-        unsafe { Held::over(self.mm, self.span.get()) }
+        unsafe { Held::over(self.mm, self.span) }
     }
 }
 

@@ -36,19 +36,20 @@
 //!   in another arena may have an anon_vma for it, that arena as well.
 //!
 //! # Why it is correct
-//! Whatever changes a VMA or takes it out of a tree holds, for writing, the lock of every arena
+//! A call that changes a VMA or takes it out of a tree holds, for writing, the lock of every arena
 //! that has a record of it. So the holder of one arena's lock, in either mode, finds the VMAs that
 //! cover addresses of this arena unchanged as long as it holds it, as under one `mmap_lock`. Two
 //! calls whose ranges overlap have an arena in common, and exclude each other. A holder of one
-//! arena's lock waits for no other and not for the outer one; those that take several come one
-//! after the other, or all read: so there is no cycle.
+//! arena's lock waits for no other and not for the outer one. Writers of several come one after the
+//! other; readers of several take them in ascending order, so the one that is furthest waits for
+//! holders of one arena only: there is no cycle.
 //!
 //! Page tables that serve more than one arena are freed at exit only, unless a call holds all that
 //! they serve: what is free around a range is looked for inside the span ([`Held::around`]).
 //!
 //! A lookup without a lock finds a VMA by one tree or by another, or not at all while a change of
-//! several trees is under way, or the division; it falls back to the lock then, as it does for
-//! whatever it does not find.
+//! several trees is under way, or the division; it falls back to the lock then, as wherever it
+//! finds nothing.
 //!
 //! # Cost
 //! Two loads of lines that do not change, to find a tree. A call over several arenas takes the
@@ -78,8 +79,8 @@ use minflt_sync::order::{ArenasLock, MmapLock};
 use minflt_sync::slab::SlabObject;
 use minflt_sync::{Apart, Atomic, Ordering, RwSem};
 
-/// Arenas of an address space at most, as a power of two: some twice as many as the largest machine
-/// has CPUs, twice over for what is mapped without asking for a place.
+/// Arenas of an address space at most, as a power of two: four times as many as the largest machine
+/// has CPUs, since programs, heaps, libraries and stacks lie in others than their mappings.
 const COUNT_SHIFT: u32 = 12;
 /// Pointers of a node of the directory, as a power of two.
 const FAN_SHIFT: u32 = COUNT_SHIFT / 2;
@@ -107,7 +108,7 @@ pub(crate) struct Arenas<M: Mmu> {
     written: Apart,
     /// Held by those that hold several arenas; for writing, by those that make one.
     outer: RwSem<ArenasLock, M>,
-    /// Threads there are.
+    /// [`Thread`](crate::Thread)s there are.
     threads: Atomic<u64, M>,
 }
 
@@ -201,6 +202,8 @@ impl Geometry {
 impl Span {
     /// What is not divided.
     pub(crate) const UNDIVIDED: Self = Self { first: 1, last: 0 };
+
+    /// Whether it is that.
     #[inline(always)]
     pub(crate) const fn is_undivided(self) -> bool {
         self.first > self.last

@@ -6,7 +6,7 @@
 //! before ([`Mm::ensure_records`]).
 //!
 //! Two VMAs that come into an arena from below, one in place of the other, have the same key there,
-//! its first address. So whatever goes by a key looks whose record it is.
+//! its first address. So what goes by a key looks whose record it is.
 
 use super::{Arena, Arenas, Span};
 use crate::base::attrs::VmaView;
@@ -22,7 +22,7 @@ use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::slab::Ensured;
 
 /// The part of a VMA that one arena has a record of.
-fn part_of(view: VmaView, addresses: VirtRange) -> VmaView {
+pub(super) fn part_of(view: VmaView, addresses: VirtRange) -> VmaView {
     VmaView {
         range: view.range.intersect(addresses),
         ..view
@@ -31,6 +31,7 @@ fn part_of(view: VmaView, addresses: VirtRange) -> VmaView {
 
 /// Lookups over the arenas of a span.
 impl<'h, M: Mmu> Held<'h, M> {
+    /// The arenas, of what is divided.
     #[inline(always)]
     fn arenas(self) -> &'h Arenas<M> {
         self.mm().its_arenas()

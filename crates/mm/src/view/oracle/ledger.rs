@@ -231,7 +231,7 @@ impl<M: Mmu> System<M> {
 
     /// Whether nothing is in use that nobody reaches.
     fn objects_add_up(&self, reached: &Objects) -> Result<(), Unbalanced> {
-        let arenas = self.arenas_in_use();
+        let (files, huge, arenas) = (&self.files, &self.huge, self.arenas_in_use());
         let kinds = [
             ("mm", self.mms.live(), reached.mms),
             ("vma", self.vmas.live(), reached.vmas),
@@ -240,17 +240,13 @@ impl<M: Mmu> System<M> {
             ("anon_vma_chain", self.chains.live(), reached.chains.links),
             ("userfaultfd", self.uffds.live(), reached.uffds),
             ("userfault waiter", self.waiters.live(), 0),
-            ("file", self.files.caches.live(), reached.caches),
-            ("cache node", self.files.nodes.live(), reached.cache_nodes),
-            ("file link", self.files.links.live(), reached.links),
+            ("file", files.caches.live(), reached.caches),
+            ("page cache node", files.nodes.live(), reached.cache_nodes),
+            ("file link", files.links.live(), reached.links),
             ("segment", self.shm.slab.live(), reached.segments),
-            ("region", self.huge.regions.live(), reached.huge.regions),
-            (
-                "hugetlb VMA lock",
-                self.huge.locks.live(),
-                reached.huge.locks,
-            ),
-            ("pages set aside", self.huge.owns.live(), reached.huge.owns),
+            ("region", huge.regions.live(), reached.huge.regions),
+            ("hugetlb VMA lock", huge.locks.live(), reached.huge.locks),
+            ("pages set aside", huge.owns.live(), reached.huge.owns),
             ("arenas", arenas.divisions, reached.arenas.divisions),
             ("arena shelf", arenas.shelves, reached.arenas.shelves),
             ("arena", arenas.arenas, reached.arenas.arenas),
