@@ -219,7 +219,7 @@ races! {
     "P64-twice", "prepare-prepare", scenes::fault_fault, PreparesTwice, "spf-2017",
         about: PREPARERS, seed: 2 =>
         "two first faults each give their VMA an anon_vma, and one is lost";
-    "P65", "arenas-overlap", arenas::overlapping, FirstArenaOnly, "linux-4.13", about: ARENAS =>
+    "P65", "arenas-overlap", arenas::overlapping, FirstArenaOnly, "spf-2017", about: ARENAS =>
         "two calls with an arena in common change its tree, and a mapping is lost";
     "P66", "arena-border", arenas::border, ReachIgnored, "spf-2017", about: ARENAS =>
         "two calls in different arenas change one mapping that lies in both";

@@ -190,16 +190,16 @@ impl<M: Mmu> Mm<M> {
         if len == 0 || part.is_some_and(misaligned) {
             return Err(MmapError::Invalid);
         }
-        self.divide_if_shared();
-        let mut writers = Writers::lock(self, self.over_request(request));
-        if self.map_count() > sys.max_map_count() {
-            return Err(MmapError::NoMemory);
-        }
         // What wraps is 0, and no length for a place.
         let size = part.and_then(|part| part.file.cache().huge);
         let huge = size.is_some();
         let unit = size.map_or(M::Paging::shift(), HugeSize::shift::<M::Paging>);
         let len = VirtAddr(len).align_up(unit).map_or(0, |len| len.0);
+        self.divide_if_shared();
+        let mut writers = Writers::lock(self, self.over_request(request, len, unit));
+        if self.map_count() > sys.max_map_count() {
+            return Err(MmapError::NoMemory);
+        }
         if huge && len == 0 {
             return Err(MmapError::Invalid);
         }

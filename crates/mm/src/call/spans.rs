@@ -33,9 +33,9 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// What an mmap needs: the arenas of where it wants to be, or the one of this CPU. Where there
-    /// is no place, all.
-    pub(super) fn over_request(&self, request: &MapRequest) -> Over {
+    /// What an mmap needs of `len` bytes, multiples of 2 to the power of `unit`: the arenas of where
+    /// it wants to be, or the one of this CPU. Where there is no place, all.
+    pub(super) fn over_request(&self, request: &MapRequest, len: u64, unit: u32) -> Over {
         if self.divided().is_none() {
             return Over::All;
         }
@@ -43,21 +43,19 @@ impl<M: Mmu> Mm<M> {
         if locks && self.limit_memlock() != u64::MAX {
             return Over::All;
         }
-        let wanted = match request.place {
-            Place::Any | Place::Hint(VirtAddr(0)) => None,
-            Place::Hint(at) | Place::Fixed(at) | Place::FixedNoReplace(at) => Some(at),
+        let (at, len) = match request.place {
+            Place::Any | Place::Hint(VirtAddr(0)) => return self.over_anywhere(),
+            Place::Fixed(at) | Place::FixedNoReplace(at) => (at, len),
+            // It is rounded up, and a stack's gap behind what is mapped there stays free.
+            Place::Hint(at) => {
+                let more = self.stack_gap_bytes().saturating_add(1 << unit);
+                (at, len.saturating_add(more))
+            }
         };
-        // A hint is rounded up to a page or a huge page, and a stack's gap behind it stays free.
-        let most = VirtAddr(M::Paging::user_end());
-        let slack = self.stack_gap_bytes().saturating_add(request.len);
-        let range = |at: VirtAddr| {
-            let start = at.min(VirtAddr(most.0 - 1));
-            VirtRange::new(start, VirtAddr(start.0.saturating_add(slack).min(most.0)))
-        };
-        match wanted {
-            Some(at) => self.over(range(at)),
-            None => self.over_anywhere(),
-        }
+        let most = M::Paging::user_end();
+        let start = at.0.min(most - 1);
+        let end = start.saturating_add(len.max(1)).min(most);
+        self.over(VirtRange::new(VirtAddr(start), VirtAddr(end)))
     }
 
     /// What an mmap needs that may go anywhere.
