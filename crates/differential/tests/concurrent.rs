@@ -12,7 +12,7 @@ use minflt_addr::VirtAddr;
 use minflt_differential::history::{Did, Event, State, explain};
 use minflt_differential::random::Random;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
-use minflt_mm::config::Unmap;
+use minflt_mm::config::{AddressSpace, Linking, Unmap};
 use minflt_mm::{
     Advice, Config, NegativeControl, Place, Prot, Signal, System, Thread, era,
     eras_without_migration,
@@ -269,13 +269,24 @@ fn on_real_threads(config: Config, seed: u64, ranges: Ranges) -> Result<(), Stri
         .map_err(|error| error.to_string())
 }
 
+/// Each era, and one in arenas of 4 pages, which meet in the middle of the pages that are used.
+fn configs() -> impl Iterator<Item = (&'static str, Config)> {
+    let in_arenas = Config {
+        address_space: AddressSpace::ArenasSmall,
+        linking: Linking::EveryParent,
+        ..era("spf-2017").expect("an era").config
+    };
+    let eras = eras_without_migration().map(|era| (era.name, era.config));
+    eras.chain([("spf-2017 in small arenas", in_arenas)])
+}
+
 #[test]
 fn real_threads_have_an_order() {
-    for era in eras_without_migration() {
+    for (name, config) in configs() {
         for (seed, ranges) in [(1, Ranges::Disjoint), (2, Ranges::Overlapping)] {
             for seed in [seed, seed + 10] {
-                on_real_threads(era.config, seed, ranges)
-                    .unwrap_or_else(|why| panic!("{}, {ranges:?}: {why}", era.name));
+                on_real_threads(config, seed, ranges)
+                    .unwrap_or_else(|why| panic!("{name}, {ranges:?}: {why}"));
             }
         }
     }
@@ -336,7 +347,7 @@ fn explored<const CHECKED: bool>(
 
 #[test]
 fn explored_schedules_have_an_order() {
-    for era in eras_without_migration() {
+    for (name, config) in configs() {
         for (seed, ranges) in [(1, Ranges::Disjoint), (2, Ranges::Overlapping)] {
             let budget = Budget {
                 schedules: 150,
@@ -346,9 +357,9 @@ fn explored_schedules_have_an_order() {
                 let task = |who| ops(random, who, 3, 5, ranges);
                 (0..3).map(task).collect()
             };
-            let found = explored::<true>(era.config, &budget, tasks);
+            let found = explored::<true>(config, &budget, tasks);
             if let Some(failure) = found.failure {
-                panic!("{}, {ranges:?}: {failure}", era.name);
+                panic!("{name}, {ranges:?}: {failure}");
             }
         }
     }

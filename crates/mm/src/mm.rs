@@ -1,5 +1,6 @@
 //! An address space.
 
+use crate::base::config::AddressSpace;
 use crate::call::brk::Heap;
 use crate::call::pin::Pins;
 use crate::memory::commit::Sizes;
@@ -16,7 +17,7 @@ use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_pgtable::{Mmu, Paging, PtLock, SpaceId};
 use minflt_sync::order::MmapLock;
 use minflt_sync::slab::SlabObject;
-use minflt_sync::{Apart, Atomic, LockSeq, RwSem, SharedCpuMask};
+use minflt_sync::{Apart, Atomic, LockSeq, Ordering, RwSem, SharedCpuMask};
 
 /// An address space: its VMAs, its tables, and what ties them together.
 ///
@@ -63,8 +64,9 @@ pub struct Mm<M: Mmu> {
     pub(crate) start_stack: Atomic<u64, M>,
     /// What it is divided by, where that is the choice. Immutable.
     pub(crate) arenas: Division<M>,
-    /// Whether holders of different arenas count mappings at the same time. Set once.
-    pub(crate) counts_shared: Atomic<u32, M>,
+    /// Whether calls that hold different arenas change it at the same time. Set once, before the
+    /// division.
+    pub(crate) several_writers: Atomic<u32, M>,
 }
 
 impl<M: Mmu> SlabObject for Mm<M> {}
@@ -86,6 +88,13 @@ impl<M: Mmu> Mm<M> {
     #[must_use]
     pub const fn space(&self) -> SpaceId {
         self.space
+    }
+
+    /// Whether calls that hold different arenas change it at the same time, or are about to.
+    #[inline(always)]
+    pub(crate) fn has_several_writers(&self) -> bool {
+        let divides = self.system().config.address_space != AddressSpace::Whole;
+        divides && self.several_writers.load(Ordering::Relaxed) != 0
     }
 
     /// The addresses that can be mapped: all of user space but its first 64 KiB.

@@ -1,8 +1,8 @@
 //! What an embedder would write by hand: a `BTreeMap` of mappings, the page tables of the `x86_64`
 //! crate, a bitmap for frames; a spin lock for the address space and one for all frames.
 
-use crate::arceos::offset::{DATA, READ_ONLY, Tables};
 use crate::frames::{Fill, Frames};
+use crate::offset::{DATA, READ_ONLY, Tables};
 use crate::side::{Pages, Side, Space, User};
 use core::ops::Range;
 use minflt_host::RamError;

@@ -23,6 +23,7 @@ mod by_hand;
 mod common;
 mod frames;
 mod notes;
+mod offset;
 mod ours;
 mod rows;
 mod side;

@@ -54,7 +54,7 @@ const ALLOWED: &[&str] = &[
     "tests/tests/conformance/",
     "kernel/",
     "guest/",
-    "peers/benches/beside/arceos.rs",
+    "peers/benches/beside/offset.rs",
 ];
 
 /// No `unsafe` outside [`ALLOWED`].

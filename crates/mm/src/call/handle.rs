@@ -115,7 +115,7 @@ impl<M: Mmu> Mm<M> {
             balance: Balance::new(),
             start_stack: Atomic::new(0),
             arenas,
-            counts_shared: Atomic::new(0),
+            several_writers: Atomic::new(0),
         };
         match sys.mms.alloc(mm, sys) {
             Ok(mm) => {
@@ -263,10 +263,14 @@ fn unmap_all<M: Mmu>(mm: &Mm<M>, all: VirtRange) {
 }
 
 /// Frees every table, those below one mapping after those below the one before: a table that both
-/// overlap goes with the later one. There are none below holes ([`crate::entry::zap`]).
+/// overlap goes with the later one. Before a division there are none below holes
+/// ([`crate::entry::zap`]).
 ///
 /// Linux: free_pgtables.
 fn free_all_tables<M: Mmu>(mm: &Mm<M>, zap: &mut Zap<'_, M>, all: VirtRange) {
+    if mm.has_several_writers() {
+        return zap.free_tables(all, all);
+    }
     let mut before: Option<VirtRange> = None;
     let mut next = |vma: VmaPtr<'_, M>| {
         let range = vma.get().peek().range;
@@ -277,9 +281,5 @@ fn free_all_tables<M: Mmu>(mm: &Mm<M>, zap: &mut Zap<'_, M>, all: VirtRange) {
     mm.visit_vmas(&mut next);
     if let Some(last) = before {
         zap.free_tables(last, all);
-    }
-    // Those that serve several arenas stayed below holes as well.
-    if mm.divided().is_some() {
-        zap.free_tables(all, all);
     }
 }

@@ -33,7 +33,7 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// What an mmap needs of `len` bytes, multiples of 2 to the power of `unit`: the arenas of where
+    /// What an mmap needs of `len` bytes, multiples of 2 to the power of `unit`: the arenas where
     /// it wants to be, or the one of this CPU. Where there is no place, all.
     pub(super) fn over_request(&self, request: &MapRequest, len: u64, unit: u32) -> Over {
         if self.divided().is_none() {

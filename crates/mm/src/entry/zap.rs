@@ -421,8 +421,12 @@ impl<'m, M: Mmu> Zap<'m, M> {
             }
             let at = start.0 + (((index - first) as u64) << shift);
             let span = VirtRange::new(VirtAddr(at), VirtAddr(at + (1 << shift)));
-            self.free_below(value.pfn(), level - 1, span.intersect(range), bounds);
-            if bounds.covers(span) {
+            let goes = bounds.covers(span);
+            // Those that serve several arenas may have stayed below holes when others went.
+            let all = goes && mm.has_several_writers();
+            let part = if all { span } else { span.intersect(range) };
+            self.free_below(value.pfn(), level - 1, part, bounds);
+            if goes {
                 self.tables.has_no_tables(value.pfn(), level - 1);
                 let entry = table.entry(index);
                 entry.swap(mm.exchange_of_tables(), Pte::none_at(level));

@@ -45,7 +45,6 @@
 //! segments.
 
 use crate::base::attrs::{Prot, VmaFlags, VmaView};
-use crate::base::config::AddressSpace;
 use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::memory::percpu_counter;
@@ -374,17 +373,10 @@ impl<M: Mmu> Mm<M> {
         more == 0 || self.map_count() + more <= self.system().max_map_count()
     }
 
-    /// Whether holders of different arenas write counts of mappings at the same time.
-    #[inline(always)]
-    fn are_counts_shared(&self) -> bool {
-        let divides = self.system().config.address_space != AddressSpace::Whole;
-        divides && self.counts_shared.load(Ordering::Relaxed) != 0
-    }
-
     /// Adds to a count of mappings, of which there may be several writers by now.
     #[inline(always)]
     fn add_to(&self, count: &Atomic<u64, M>, change: i64) {
-        if self.are_counts_shared() {
+        if self.has_several_writers() {
             count.add(change as u64, Ordering::Relaxed);
             return;
         }
@@ -428,7 +420,7 @@ impl<M: Mmu> Mm<M> {
         if mapped > self.sizes.peak.load(Ordering::Relaxed) {
             self.sizes.peak.store(mapped, Ordering::Relaxed);
         }
-        if self.are_counts_shared() {
+        if self.has_several_writers() {
             self.sizes.mapped.sub(pages.mapped, Ordering::Relaxed);
         } else {
             let left = mapped.saturating_sub(pages.mapped);

@@ -187,7 +187,7 @@ impl<M: Mmu> Mm<M> {
             return result;
         }
         // Before the mark: from that on others count in arenas, whose locks this does not hold.
-        self.counts_shared.store(1, Ordering::Relaxed);
+        self.several_writers.store(1, Ordering::Relaxed);
         // ORDERING: Release; pairs with [divided].
         arenas.divided.store(1, Ordering::Release);
         self.empty(&self.tree);

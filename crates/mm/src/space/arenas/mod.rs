@@ -45,7 +45,8 @@
 //! holders of one arena only: there is no cycle.
 //!
 //! Page tables that serve more than one arena are freed at exit only, unless a call holds all that
-//! they serve: what is free around a range is looked for inside the span ([`Held::around`]).
+//! they serve: what is free around a range is looked for inside the span ([`Held::around`]). So
+//! there are tables below holes, and a table that goes takes all below it ([`crate::entry::zap`]).
 //!
 //! A lookup without a lock finds a VMA by one tree or by another, or not at all while a change of
 //! several trees is under way, or the division; it falls back to the lock then, as wherever it
