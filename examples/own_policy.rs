@@ -11,9 +11,9 @@
 
 use core::error::Error;
 use minflt_mm::config::{
-    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, ExchangeBy, FallbackOrder, FaultAround,
-    FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
-    Zones,
+    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, CpuMasks, ExchangeBy, FallbackOrder,
+    FaultAround, FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss,
+    SleepingLocks, Unmap, Zones,
 };
 use minflt_mm::{Config, Era, era};
 use minflt_races::{RACES, search};
@@ -34,6 +34,7 @@ const MINE: Era = Era {
         rss: Rss::PerCpu,
         unmap: Unmap::Exclusive,
         address_space: AddressSpace::Whole,
+        cpu_masks: CpuMasks::Space,
         around: FaultAround::Adaptive,
         fault_around_age: FaultAroundAge::Old,
         anon_rmap: AnonRmap::Shared,

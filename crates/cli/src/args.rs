@@ -206,7 +206,7 @@ pub(crate) struct Bench {
     #[arg(long, conflicts_with_all = [
         "workload", "on", "threads", "rounds", "docs", "save", "cpus", "size", "ram", "swap", "machine",
         "extend_machine", "clear_beforehand", "why", "free", "flame", "profile", "era", "fallback_order", "protocol",
-        "exchange", "reclamation", "rss", "sleeping_locks", "unmap", "address_space", "fault_around_order", "fault_around_age", "anon_rmap",
+        "exchange", "reclamation", "rss", "sleeping_locks", "unmap", "address_space", "cpu_masks", "fault_around_order", "fault_around_age", "anon_rmap",
         "anon_vma_preparation", "numa_balancing", "hugetlb", "prefetch", "zones", "linking", "options",
     ])]
     pub(crate) proof: bool,
@@ -314,6 +314,9 @@ pub(crate) struct Choices {
     /// Override whether an address space has one mmap_lock or one for each arena.
     #[arg(long, value_name = "CHOICE")]
     pub(crate) address_space: Option<String>,
+    /// Override which CPUs a TLB flush interrupts.
+    #[arg(long, value_name = "CHOICE")]
+    pub(crate) cpu_masks: Option<String>,
     /// Override fault-around: a file fault maps up to 2^ORDER pages (0 to 9, or adaptive).
     #[arg(long, value_name = "CHOICE")]
     pub(crate) fault_around_order: Option<String>,

@@ -4,9 +4,9 @@ use crate::args::Choices;
 use crate::error::{Error, usage};
 use crate::words::{did_you_mean, distinct};
 use minflt_mm::config::{
-    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, ExchangeBy, FallbackOrder, FaultAround,
-    FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
-    Zones, eras_without_files, eras_without_migration,
+    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, CpuMasks, ExchangeBy, FallbackOrder,
+    FaultAround, FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss,
+    SleepingLocks, Unmap, Zones, eras_without_files, eras_without_migration,
 };
 use minflt_mm::{Config, ERAS, Era, era};
 use minflt_workload::parse_size;
@@ -102,6 +102,7 @@ impl Choices {
         change!(self.sleeping_locks, named, sleeping_locks: SleepingLocks);
         change!(self.unmap, named, unmap: Unmap);
         change!(self.address_space, named, address_space: AddressSpace);
+        change!(self.cpu_masks, named, cpu_masks: CpuMasks);
         change!(self.fault_around_order, named, around: FaultAround);
         change!(self.fault_around_age, named, fault_around_age: FaultAroundAge);
         change!(self.anon_rmap, named, anon_rmap: AnonRmap);

@@ -12,7 +12,7 @@ use minflt_differential::ours::{self, Ours, OursOn};
 use minflt_differential::run::{Cases, Plan, run};
 use minflt_differential::step::{Step, read_steps, show_steps};
 use minflt_differential::{Call, Linux, Outcome, Record, Subject, bytes, generate, random};
-use minflt_mm::config::{AddressSpace, Linking};
+use minflt_mm::config::{AddressSpace, CpuMasks, Linking};
 use minflt_mm::{Config, ERAS, Era, eras_of_huge_pages, eras_without_migration};
 use minflt_pgtable::RiscvSv48;
 use minflt_spec::ExecAlone;
@@ -29,6 +29,7 @@ fn in_arenas() -> &'static Era {
     const CONFIG: Config = Config {
         linking: Linking::EveryParent,
         address_space: AddressSpace::ArenasSmall,
+        cpu_masks: CpuMasks::Arenas,
         ..ERAS[SPECULATIVE].config
     };
     const {

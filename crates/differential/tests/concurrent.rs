@@ -12,7 +12,7 @@ use minflt_addr::VirtAddr;
 use minflt_differential::history::{Did, Event, State, explain};
 use minflt_differential::random::Random;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
-use minflt_mm::config::{AddressSpace, Linking, Unmap};
+use minflt_mm::config::{AddressSpace, CpuMasks, Linking, Reclamation, Unmap};
 use minflt_mm::{
     Advice, Config, NegativeControl, Place, Prot, Signal, System, Thread, era,
     eras_without_migration,
@@ -273,7 +273,9 @@ fn on_real_threads(config: Config, seed: u64, ranges: Ranges) -> Result<(), Stri
 fn configs() -> impl Iterator<Item = (&'static str, Config)> {
     let in_arenas = Config {
         address_space: AddressSpace::ArenasSmall,
+        cpu_masks: CpuMasks::Arenas,
         linking: Linking::EveryParent,
+        reclamation: Reclamation::RcuBatched,
         ..era("spf-2017").expect("an era").config
     };
     let eras = eras_without_migration().map(|era| (era.name, era.config));

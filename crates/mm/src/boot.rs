@@ -5,7 +5,7 @@
 //! | System | areas of each CPU | pools, zones | frame descriptors | zero page | free ... |
 //! ```
 
-use crate::base::config::{AddressSpace, Config, ExchangeBy, Illegal, NegativeControl};
+use crate::base::config::{AddressSpace, Config, CpuMasks, ExchangeBy, Illegal, NegativeControl};
 use crate::base::controls::check;
 use crate::base::error::BootError;
 use crate::base::huge_size::HugeSize;
@@ -231,6 +231,9 @@ impl<M: Mmu> System<M> {
     ///
     /// Emulation beside a walker that writes entries is sound on one CPU only, as the posting of
     /// 2004 has it for the 386: that CPU's walker does nothing between the compare and the store.
+    ///
+    /// # Errors
+    /// These CPUs cannot have what was chosen.
     fn on_this_cpu(at: &M::Instance, config: Config) -> Result<Config, Illegal> {
         let has = |feature| M::cpu_has(at, feature);
         let exchange = match M::Paging::caps().cas.on_cpu(has) {
@@ -240,6 +243,9 @@ impl<M: Mmu> System<M> {
         let written = M::Paging::caps().access_bits.on_cpu(has) == AccessBits::Hardware;
         if exchange == ExchangeBy::Emulated && written && at.cpus() > 1 {
             return Err(Config::EMULATED_BESIDE_HARDWARE);
+        }
+        if config.cpu_masks == CpuMasks::Arenas && M::tlb(at, 0).is_none() {
+            return Err(Config::ARENAS_UNSEEN);
         }
         Ok(Config { exchange, ..config })
     }
@@ -279,7 +285,6 @@ impl<M: Mmu> System<M> {
         let table = carve.cut(len as usize * size_of::<Frame<M>>());
         let words = carve.cut(swap.word_bytes());
         let reserved = (carve.used as u64).div_ceil(M::Paging::page()) + 1;
-        let zero_page = Pfn(first.0 + reserved - 1);
         // SAFETY: 1: cut off just now, aligned to 128, kept with the system; zeros are descriptors
         // of free frames. 2: the table has it alone.
         let table = FrameTable::new(unsafe { Array::new(table?.cast(), len) }, first);
@@ -297,6 +302,7 @@ impl<M: Mmu> System<M> {
         let [node, vma, attr, mm, anon, chain, uffd, waiter] = slabs;
         let pools = Pools::of_all_sizes(pages, pools)?;
         let unused = (&swap, map.absent());
+        let keep = Self::kept_slots(&config, pages, cpus);
         let system = Self {
             at,
             config,
@@ -304,16 +310,16 @@ impl<M: Mmu> System<M> {
             frames: Frames::new(table, zones, lists?, nodes, cpus, unused, pools),
             cpus: areas?,
             srcu: Srcu::new(readers?),
-            nodes: Slab::new(0, node?, Pages::Leave),
-            vmas: Slab::new(VMAS, vma?, Pages::Leave),
-            attrs: Slab::new(2, attr?, Pages::Leave),
+            nodes: Slab::new(0, node?, Pages::Leave).keeping(keep),
+            vmas: Slab::new(VMAS, vma?, Pages::Leave).keeping(keep),
+            attrs: Slab::new(2, attr?, Pages::Leave).keeping(keep),
             mms: Slab::new(3, mm?, Pages::Leave),
-            anon_vmas: Slab::new(4, anon?, Pages::Stay),
-            chains: Slab::new(5, chain?, Pages::Leave),
+            anon_vmas: Slab::new(4, anon?, Pages::Stay).keeping(keep),
+            chains: Slab::new(5, chain?, Pages::Leave).keeping(keep),
             uffds: Slab::new(6, uffd?, Pages::Leave),
             waiters: Slab::new(7, waiter?, Pages::Leave),
             files: Files::new([cache?, cache_node?, link?]),
-            zero_page,
+            zero_page: Pfn(first.0 + reserved - 1),
             reserved,
             next_id: Atomic::new(1),
             stamp: Atomic::new(1),

@@ -27,6 +27,7 @@
 //! Handles ([`MmHandle`], [`FileHandle`]) may be dropped by anybody. All else needs a CPU.
 #![no_std]
 
+mod arenas;
 mod base;
 mod boot;
 mod call;

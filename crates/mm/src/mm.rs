@@ -1,15 +1,15 @@
 //! An address space.
 
+use crate::arenas::Division;
 use crate::base::config::AddressSpace;
 use crate::call::brk::Heap;
 use crate::call::pin::Pins;
-use crate::memory::commit::Sizes;
 use crate::memory::lifetime::SystemRef;
 use crate::memory::locks::Locks;
 use crate::memory::rss::{Resident, Slot};
+use crate::memory::sizes::Sizes;
 use crate::pages::numa::Balance;
 use crate::pages::userfault::Userfaults;
-use crate::space::arenas::Division;
 use crate::space::tree::Tree;
 use crate::system::System;
 use core::fmt;

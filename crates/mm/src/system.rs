@@ -151,6 +151,11 @@ impl<M: Mmu> System<M> {
         self.next_id.add(1, Ordering::Relaxed)
     }
 
+    /// The first of `count` such numbers, one behind the other.
+    pub(crate) fn new_ids(&self, count: u64) -> u64 {
+        self.next_id.add(count, Ordering::Relaxed)
+    }
+
     pub(crate) fn new_space(&self) -> SpaceId {
         SpaceId(self.new_id())
     }

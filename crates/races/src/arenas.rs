@@ -49,6 +49,56 @@ pub(super) fn division<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     ])
 }
 
+/// P68: a CPU's first access in an arena beside munmap.
+pub(super) fn joining<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
+    stage.map(4, 6);
+    stage.touch(5, 3);
+    plays(vec![
+        // On the CPU that has set the scene, and is in the mask.
+        boxed(move || stage.unmap(5, 1)),
+        boxed(move || {
+            let _found = stage.thread().load(stage.page(5));
+        }),
+    ])
+}
+
+/// P69: an address space is divided that a CPU has used before, and a page of it is unmapped.
+pub(super) fn division_flush<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
+    stage.map(0, 1);
+    stage.touch(0, 3);
+    plays(vec![
+        boxed(move || {
+            let _found = stage.thread().load(stage.page(0));
+        }),
+        boxed(move || {
+            let _two = [stage.thread(), stage.thread()];
+            again(stage, 2, 3);
+            stage.unmap(0, 1);
+        }),
+    ])
+}
+
+/// P70: a page is discarded beside a discard of more, over a border.
+pub(super) fn discards<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
+    stage.map(3, 6);
+    warm(stage, 5);
+    let store = boxed(move || {
+        let thread = stage.thread();
+        for value in 1..3 {
+            assert!(thread.store(stage.page(5), value).is_ok(), "mapped");
+        }
+    });
+    plays(vec![
+        boxed(move || {
+            stage.discard(5, 1);
+        }),
+        boxed(move || {
+            stage.discard(3, 3);
+        }),
+        store,
+    ])
+}
+
 /// Maps pages `from..to` in place of whatever is there.
 fn again<P: Paging>(stage: Stage<'_, P>, from: u64, to: u64) {
     let place = Place::Fixed(stage.page(from));

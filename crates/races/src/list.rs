@@ -9,7 +9,7 @@ use super::{
     vma_scenes,
 };
 use minflt_mm::config::{
-    AddressSpace, AnonVmaPreparation, Balancing, ExchangeBy, FaultAroundAge, Linking,
+    AddressSpace, AnonVmaPreparation, Balancing, CpuMasks, ExchangeBy, FaultAroundAge, Linking,
 };
 use minflt_mm::{Config, NegativeControl};
 use minflt_pgtable::Paging;
@@ -89,6 +89,28 @@ const DIVIDED: About = About {
     staged: |config| in_arenas(config, AddressSpace::Arenas),
     ..MEMORY
 };
+
+/// An address space in small arenas, which know their CPUs.
+const MASKS: About = About {
+    staged: |config| with_masks(in_arenas(config, AddressSpace::ArenasSmall)),
+    ..MEMORY
+};
+
+/// The same, once it has two threads.
+const DIVIDED_MASKS: About = About {
+    staged: |config| with_masks(in_arenas(config, AddressSpace::Arenas)),
+    ..MEMORY
+};
+
+const fn with_masks(config: Config) -> Config {
+    match config.address_space {
+        AddressSpace::Whole => config,
+        AddressSpace::Arenas | AddressSpace::ArenasSmall => Config {
+            cpu_masks: CpuMasks::Arenas,
+            ..config
+        },
+    }
+}
 
 const fn in_arenas(config: Config, address_space: AddressSpace) -> Config {
     match config.fallback_order.vma_lock() {
@@ -225,6 +247,13 @@ races! {
         "two calls in different arenas change one mapping that lies in both";
     "P67", "arena-division", arenas::division, DivisionUnseen, "spf-2017", about: DIVIDED =>
         "a call looks for what it unmaps where nothing is found any more";
+    "P68", "arena-join", arenas::joining, JoinsAfterWalk, "spf-2017", about: MASKS =>
+        "munmap overlooks a CPU that is about to buffer what it unmaps";
+    "P69", "arena-division-flush", arenas::division_flush, DivisionUnflushed, "spf-2017",
+        about: DIVIDED_MASKS =>
+        "a CPU uses what it buffered before the division, and munmap does not know of it";
+    "P70", "arena-discards", arenas::discards, OtherFlushIgnored, "spf-2017", about: MASKS =>
+        "a discard that found nothing returns while another CPU still reaches the page";
     "P9-age", "age-munmap", vma_scenes::age_unmap, AgeHoles, "linux-4.13", seed: 2 =>
         "a walk under mmap_lock goes on in a table that munmap frees under the same lock";
     "P20", "around-truncate", files::around_truncate, TruncateUnmapsOnce, "fault-around-2014",

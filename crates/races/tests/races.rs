@@ -7,8 +7,8 @@
 )]
 
 use minflt_mm::config::{
-    AddressSpace, AnonVmaPreparation, ExchangeBy, FallbackOrder, Linking, Protocol, Reclamation,
-    Rss, Unmap, eras_without_files,
+    AddressSpace, AnonVmaPreparation, CpuMasks, ExchangeBy, FallbackOrder, Linking, Protocol,
+    Reclamation, Rss, Unmap, eras_without_files,
 };
 use minflt_mm::{Check, Config, ERAS, NegativeControl, era};
 use minflt_races::{Format, RACES, Race, Searched, race, search, search_on, shortest, show, tour};
@@ -173,6 +173,7 @@ fn no_race_is_found_where_speculation_is_protected_by_rcu_and_puts_tables_in() {
             race,
             Config {
                 address_space: AddressSpace::ArenasSmall,
+                cpu_masks: CpuMasks::Arenas,
                 ..speculative_rcu()
             },
             "spf-2017 with RCU, every-parent and one-fault",

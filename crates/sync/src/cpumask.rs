@@ -84,6 +84,29 @@ impl<M: Machine> SharedCpuMask<M> {
         }
     }
 
+    /// Whether it holds `cpu`, which the caller is.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, cpu: u32) -> bool {
+        let word = self.words[(cpu / 64) as usize].load(Ordering::Relaxed);
+        word >> (cpu % 64) & 1 == 1
+    }
+
+    /// Leaves in `others` only what is in this set, too, as far as `cpus` CPUs; whether that is
+    /// any.
+    pub fn retain(&self, cpus: u32, others: &mut CpuMask) -> bool {
+        let words = cpus.div_ceil(64) as usize;
+        let mut any = false;
+        for (to, from) in others.words.iter_mut().zip(&self.words).take(words) {
+            if *to != 0 {
+                // ORDERING: SeqCst; pairs with [mm-cpumask].
+                *to &= from.load(Ordering::SeqCst);
+                any |= *to != 0;
+            }
+        }
+        any
+    }
+
     /// Takes `cpu` out, which the caller is: it holds no translation any more.
     pub fn remove(&self, cpu: u32) {
         // ORDERING: SeqCst; pairs with [mm-cpumask]: as in `insert`, when the CPU comes back.

@@ -23,7 +23,7 @@
 //!
 //! # Cost
 //! Usually a pop or push on a line of this CPU; one lock per [`BATCH`] objects beyond that, and a
-//! line of the page for each of them.
+//! line of the page for each of them. What a CPU keeps is 32 slots, or what [`Slab::keeping`] says.
 //!
 //! Linux: mm/slub.c (a list of free objects in each page; empty pages go back but for
 //! `min_partial` of them), with the magazines of Bonwick's vmem paper in front.
@@ -143,6 +143,8 @@ pub struct Slab<T, M: Machine> {
     shared: SpinLock<Partial<T>, SlabLock, M>,
     number: u8,
     pages: Pages,
+    /// Slots that a CPU keeps at most. Immutable.
+    keeps: u16,
     object: PhantomData<fn() -> T>,
 }
 
@@ -205,8 +207,17 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
             shared: SpinLock::new(Partial::new()),
             number,
             pages,
+            keeps: 2 * BATCH as u16,
             object: PhantomData,
         }
+    }
+
+    /// The same, of which a CPU keeps up to `slots` free ones for itself, or 32 if those are more:
+    /// where it frees many at once, and needs as many again.
+    #[must_use]
+    pub fn keeping(self, slots: u16) -> Self {
+        let keeps = self.keeps.max(slots);
+        Self { keeps, ..self }
     }
 
     /// Places `value` in a slot, but for [`SlabObject::KEPT`]; gives it back when memory is short.
@@ -304,7 +315,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
         let stack = unsafe { self.cpus.this().stack.get_mut() };
         // SAFETY: 1: 1 and 2 of this function.
         unsafe { stack.push(slot) };
-        if stack.len > 2 * BATCH {
+        if stack.len > u32::from(self.keeps) {
             let left_over = self.share_some(stack);
             self.pages_back(left_over, pages);
         }
@@ -409,7 +420,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
 
     /// Leaves no more on a CPU's stack than [`Slab::free`] does.
     fn give_back(&self, stack: &mut Stack) {
-        while stack.len > 2 * BATCH {
+        while stack.len > u32::from(self.keeps) {
             let left_over = self.share_some(stack);
             // Pages go back when something is freed.
             if !left_over.is_empty() {

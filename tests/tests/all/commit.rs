@@ -1,12 +1,13 @@
 //! Overcommit, `RLIMIT_AS`, `MAP_NORESERVE` and `MAP_POPULATE`: Linux's rules and error numbers.
 
 use minflt_addr::VirtAddr;
+use minflt_mm::config::{AddressSpace, CpuMasks, Reclamation};
 use minflt_mm::{
-    Advice, ERAS, Errno, Event, MapRequest, Mm, MmapError, MprotectError, Overcommit, Place, Prot,
-    Reserve, Signal, eras_without_migration,
+    Advice, Config, ERAS, Errno, Event, MapRequest, Mm, MmapError, MprotectError, Overcommit,
+    Place, Prot, Reserve, Signal, Swap, era, eras_without_migration,
 };
 use minflt_pgtable::Mmu;
-use minflt_tests::world::{Machine, PAGE, boot, in_each_era};
+use minflt_tests::world::{Machine, PAGE, boot, boot_on, in_each_era, machine};
 use std::sync::Barrier;
 
 fn map<M: Mmu>(mm: &Mm<M>, pages: u64, prot: Prot) -> VirtAddr {
@@ -263,4 +264,54 @@ fn threads_together_do_not_promise_more_than_the_limit() {
         sys.check_ledger(&[&mm]).expect("adds up");
         drop(mm);
     }
+}
+
+/// In arenas each CPU counts by itself, and what it has not handed on is at most a few VMAs; the
+/// limit is met exactly, and sizes are sums.
+#[test]
+fn the_number_of_mappings_is_exact_at_its_limit_in_arenas() {
+    const LIMIT: u64 = 100;
+    let config = Config {
+        address_space: AddressSpace::Arenas,
+        cpu_masks: CpuMasks::Arenas,
+        reclamation: Reclamation::RcuBatched,
+        ..era("spf-2017").expect("an era").config
+    };
+    let sys = boot_on::<Machine>(machine(4, 16 << 20), config, Swap::None);
+    sys.set_max_map_count(LIMIT);
+    let boot = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    let two = [mm.thread(), mm.thread()];
+    drop(boot);
+    let mut mapped = Vec::new();
+    let (mut pages, mut refused) = (0, 0);
+    for n in 0..2 * LIMIT {
+        let _cpu = sys.machine().enter((n % 4) as u32);
+        // Neighbours that do not merge, in an arena or, near the limit, in one for all CPUs.
+        let prots = [Prot::READ, Prot::NONE, Prot::READ.with(Prot::EXEC)];
+        let prot = prots[((n + n / 4) % 3) as usize];
+        match mm.mmap(Place::Any, (1 + n % 3) * PAGE, prot) {
+            Ok(at) => {
+                mapped.push((at, 1 + n % 3));
+                pages += 1 + n % 3;
+            }
+            Err(why) => {
+                assert_eq!(why, MmapError::NoMemory);
+                refused += 1;
+            }
+        }
+        assert_eq!(mm.mapped_bytes(), pages * PAGE);
+    }
+    assert!(mm.is_divided());
+    // Linux: one more than the limit, since mmap compares before it counts.
+    assert_eq!((mapped.len() as u64, refused), (LIMIT + 1, LIMIT - 1));
+    // Another CPU unmaps them: its own count goes below zero.
+    let _cpu = sys.machine().enter(3);
+    for (at, len) in mapped {
+        assert_eq!(mm.munmap(at, len * PAGE), Ok(()));
+    }
+    assert_eq!(mm.mapped_bytes(), 0);
+    drop(two);
+    drop(mm);
+    sys.check_ledger(&[]).expect("nothing is left");
 }

@@ -3,7 +3,9 @@
 use core::cell::RefCell;
 use minflt_addr::VirtAddr;
 use minflt_host::{Door, HostWith};
-use minflt_mm::config::{AnonVmaPreparation, FaultAround, Linking, Reclamation, Rss, Zones};
+use minflt_mm::config::{
+    AddressSpace, AnonVmaPreparation, CpuMasks, FaultAround, Linking, Reclamation, Rss, Zones,
+};
 use minflt_mm::{Config, Event, MapRequest, Place, Prot, Sharing, Swap, System, era};
 use minflt_pgtable::X86_64;
 use minflt_sync::{Instance, Kind};
@@ -189,6 +191,73 @@ fn faults_of_two_groups_of_cpus_in_one_mapping_write_a_shared_line_eight_times()
         ..for_many_cpus()
     });
     assert_eq!((all / (2 * (PAGES - WARM)), zones), (1, 0));
+}
+
+/// The same, and with every choice for mappings in arenas of their own.
+fn in_arenas() -> Config {
+    Config {
+        reclamation: Reclamation::RcuBatched,
+        address_space: AddressSpace::Arenas,
+        cpu_masks: CpuMasks::Arenas,
+        ..for_many_cpus()
+    }
+}
+
+/// mmap, a touch, munmap, on CPUs of two groups, in a divided address space: how often they write
+/// lines that both touch.
+fn mapping_and_unmapping(config: Config) -> BTreeMap<String, u64> {
+    let sys = boot_on::<M>(machine(64, 256 << 20), config, Swap::None);
+    let boot = sys.machine().enter(0);
+    let mm = sys.new_mm().expect("memory");
+    let two = [mm.thread(), mm.thread()];
+    drop(boot);
+    let both = [0, 32].map(|cpu| {
+        let _cpu = sys.machine().enter(cpu);
+        let thread = mm.thread();
+        seen(|n| {
+            let mapped = mm.mmap(Place::Any, 4 * PAGE, Prot::READ_WRITE);
+            let at = mapped.expect("room");
+            thread.store(at, n).expect("mapped");
+            mm.munmap(at, 4 * PAGE).expect("mapped");
+        })
+    });
+    assert!(mm.is_divided());
+    let places = places(&sys, &both);
+    let _cpu = sys.machine().enter(0);
+    drop(two);
+    drop(mm);
+    places
+}
+
+/// In arenas of their own, threads map, touch and unmap. But for grace periods, and for locks of
+/// linkers that two tables have by chance, they write a shared line 4 times in all; with one more
+/// counter that both add to, twice for each round. With one CPU mask for the address space, each
+/// munmap writes to the other CPU's mailbox as well.
+#[test]
+fn mapping_touching_and_unmapping_in_an_arena_of_its_own_writes_a_shared_line_four_times() {
+    let writes = |config| {
+        let places = mapping_and_unmapping(config);
+        let mailbox = places.get("per-cpu 32.mailbox").copied();
+        let by_chance = |place: &str| {
+            let starts = ["per-cpu", "system.rcu", "linkers"];
+            starts.iter().any(|start| place.starts_with(start))
+        };
+        let others = places.iter().filter(|(place, _)| !by_chance(place));
+        let others = others.map(|(_, writes)| writes).sum::<u64>();
+        (others, mailbox.unwrap_or_default())
+    };
+    let rounds = PAGES - WARM;
+    assert_eq!(writes(in_arenas()), (4, 0));
+    let (others, _) = writes(Config {
+        rss: Rss::Atomic,
+        ..in_arenas()
+    });
+    assert_eq!(others / (2 * rounds), 2, "{others}");
+    let (_, mailbox) = writes(Config {
+        cpu_masks: CpuMasks::Space,
+        ..in_arenas()
+    });
+    assert!(mailbox >= rounds, "{mailbox}");
 }
 
 /// A CPU that has used up the zone of its group gets the rest of the node's memory as well.

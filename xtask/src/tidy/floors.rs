@@ -46,15 +46,19 @@ const BESIDE: &[(&str, &[&str])] = &[
     ("memory/alloc", &["memory/frame", "memory/swap"]),
     ("memory/commit", &["memory/percpu_counter"]),
     ("memory/rss", &["memory/percpu_counter"]),
+    ("memory/sizes", &["memory/arenas", "memory/commit"]),
     ("memory/slab", &["memory/frame", "memory/lifetime"]),
     ("memory/swap", &["memory/frame"]),
+    ("entry/free", &["entry/table", "entry/walk", "entry/zap"]),
+    ("entry/shootdown", &["entry/part"]),
     ("entry/slot", &["entry/shootdown", "entry/table"]),
-    ("entry/translation", &["entry/walk"]),
+    ("entry/translation", &["entry/part", "entry/walk"]),
     ("entry/walk", &["entry/shootdown", "entry/table"]),
     (
         "entry/zap",
         &[
             "entry/allowed",
+            "entry/part",
             "entry/shootdown",
             "entry/table",
             "entry/walk",
@@ -98,10 +102,11 @@ const BESIDE: &[(&str, &[&str])] = &[
 ];
 
 /// What stands beside the floors, and why.
-const BESIDE_THE_FLOORS: [(&str, Why); 4] = [
+const BESIDE_THE_FLOORS: [(&str, Why); 5] = [
     // The records that everything is handed. A field belongs to one floor, which gives its type.
     ("system.rs", Why::Spine),
     ("mm.rs", Why::Spine),
+    ("arenas.rs", Why::Spine),
     // Puts all parts of a system together.
     ("boot.rs", Why::Roof),
     // Says what others see.
@@ -118,7 +123,7 @@ enum Why {
 }
 
 /// Types whose methods are defined on all floors.
-const SPREAD: [&str; 5] = ["System<", "Mm<", "Tables<", "Held<", "Thread<"];
+const SPREAD: [&str; 6] = ["System<", "Mm<", "Arenas<", "Tables<", "Held<", "Thread<"];
 /// Names of such methods that others have, too.
 const COMMON: [&str; 1] = ["map"];
 

@@ -41,6 +41,8 @@ const ALLOWED: &[&str] = &[
     "crates/mm/src/pages/interval.rs",
     "crates/mm/src/pages/rmap/anon_vma.rs",
     "crates/mm/src/pages/segments/mod.rs",
+    "crates/mm/src/arenas.rs",
+    "crates/mm/src/memory/arenas.rs",
     "crates/mm/src/space/arenas/",
     "crates/mm/src/space/tree/change/making.rs",
     "crates/mm/src/space/tree/node.rs",

@@ -4,9 +4,9 @@ use super::kernels;
 use crate::error::Error;
 use crate::out::{out, outln, table_text};
 use minflt_mm::config::{
-    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, ExchangeBy, FallbackOrder, FaultAround,
-    FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss, SleepingLocks, Unmap,
-    Zones,
+    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, CpuMasks, ExchangeBy, FallbackOrder,
+    FaultAround, FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss,
+    SleepingLocks, Unmap, Zones,
 };
 use minflt_mm::{Config, ERAS};
 use minflt_pgtable::{About, AccessBits, BeforeInstall, ByteOrder, CasAbility, FORMATS};
@@ -93,6 +93,7 @@ pub(crate) fn choice_table() -> Table {
         SleepingLocks,
         Unmap,
         AddressSpace,
+        CpuMasks,
         FaultAround,
         FaultAroundAge,
         AnonRmap,

@@ -208,7 +208,12 @@ impl<'m, M: Mmu> Thread<'m, M> {
         let sys = mm.system();
         mm.pins.first();
         let before = mm.pins.forks.begin()?;
-        let pfn = take(mm.as_hardware().tables(), addr, access)?;
+        let Some(as_hardware) = mm.as_hardware(addr) else {
+            mm.joins_arena(addr);
+            return None;
+        };
+        let pfn = take(as_hardware.tables(), addr, access)?;
+        drop(as_hardware);
         // ORDERING: fence SeqCst; pairs with [pin-fork]: the references stand before the count is
         // looked at.
         M::fence(Ordering::SeqCst);

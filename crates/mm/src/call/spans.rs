@@ -71,6 +71,6 @@ impl<M: Mmu> Mm<M> {
         }
         let sys = self.system();
         let more = MORE * u64::from(sys.machine_cpus());
-        self.limit_as() != u64::MAX || self.map_count() + more > sys.max_map_count()
+        self.limit_as() != u64::MAX || self.is_near_map_count(more)
     }
 }

@@ -11,6 +11,7 @@ pub use copy::{CopyError, CopyStop};
 use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::entry::translation;
+use crate::entry::walk::AsHardware;
 use crate::fault::{FaultOutcome, Signal};
 use crate::memory::rss::Share;
 use crate::mm::Mm;
@@ -108,6 +109,7 @@ impl<'m, M: Mmu> Thread<'m, M> {
         M::enter_kernel();
         M::charge(Cost::Trap);
         self.faults.set(self.faults.get() + 1);
+        self.mm.joins_arena(addr);
         let outcome = self.mm.handle_fault(&self.share, addr, access);
         self.mm.system().run_deferred();
         M::leave_kernel();
@@ -142,13 +144,14 @@ impl<'m, M: Mmu> Thread<'m, M> {
             }
             // Interrupts are off from the walk to the access, which are one step in hardware: no
             // TLB flush can intervene between reading a PTE and caching it.
-            let as_hardware = self.mm.as_hardware();
-            let walked = as_hardware.tables().hardware_walk(addr, access);
-            if let Hardware::Hit { pfn, rights } = walked {
-                self.fill(page, pfn, rights);
-                return Ok(verb(pfn, offset));
+            let mut walked = Hardware::Fault;
+            if let Some(as_hardware) = self.mm.as_hardware(addr) {
+                walked = as_hardware.tables().hardware_walk(addr, access);
+                if let Hardware::Hit { pfn, rights } = walked {
+                    self.fill(page, pfn, rights);
+                    return Ok(verb(pfn, offset));
+                }
             }
-            drop(as_hardware);
             match walked {
                 Hardware::WantsBits => self.set_access_bits(addr, access),
                 _ => match self.fault(addr, access) {
@@ -209,8 +212,9 @@ impl<'m, M: Mmu> Thread<'m, M> {
         M::enter_kernel();
         M::charge(Cost::Trap);
         sys.count(Event::AccessBits);
-        let as_hardware = self.mm.as_hardware();
-        if let Some(leaf) = as_hardware.tables().leaf(addr) {
+        let as_hardware = self.mm.as_hardware(addr);
+        let tables = as_hardware.as_ref().map(AsHardware::tables);
+        if let Some(leaf) = tables.and_then(|tables| tables.leaf(addr)) {
             let found = leaf.entry.load();
             if found.lets(access) {
                 let used = with_bits(found, access);

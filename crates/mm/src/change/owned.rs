@@ -121,7 +121,7 @@ impl<'m, M: Mmu> NewVma<'m, M> {
         let sys = mm.system();
         let plain = view.is_plain::<M::Paging>();
         let record = (!plain).then(|| NewRecord::new(mm, view)).transpose()?;
-        let id = sys.new_id();
+        let id = mm.new_vma_id();
         let link = sys.new_link(mm, id, &view)?;
         let vma = sys.vmas.alloc(
             Vma::new(id, view, link, sys.config.sleeping_locks.of_semaphore()),

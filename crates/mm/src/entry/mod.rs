@@ -1,6 +1,8 @@
 //! Page-table entries: their locks, exchanges and TLB shootdown.
 
 pub(crate) mod allowed;
+mod free;
+pub(crate) mod part;
 pub(crate) mod shootdown;
 pub(crate) mod slot;
 pub(crate) mod table;

@@ -31,8 +31,26 @@
 //! ([`Asids`](minflt_pgtable::Asids)): it leaves both with the mask ([`Mmu::leave_space`]). At the
 //! end of an address space all CPUs of the mask do so before a table is freed.
 //!
+//! ## Arenas
+//! With `--cpu-masks arenas`, a divided address space has a mask for each arena as well, and a
+//! flush interrupts the CPUs that are in the masks of its arenas *and* in that of the address
+//! space. A CPU that is not in the mask of an arena does not walk there; it takes a fault, which
+//! joins. It stays in that mask for good: one that left the address space is not interrupted, and
+//! one that came back may be interrupted needlessly. So a CPU never has to find the arenas that it
+//! is in. A flush of more than a few arenas asks all CPUs of the address space.
+//!
+//! On hardware that walks by itself this needs a root table for each CPU, which is not built: the
+//! machine is refused. What it would cost is modelled, by the fault; what it would take, two tables
+//! for each CPU, is not.
+//!
+//! A CPU may have buffered anything before the division. So the call that divides first makes CPUs
+//! join arenas as they walk, then flushes everything on all CPUs, and only then marks the address
+//! space as divided. A walk before the interrupt is flushed by it; one after it sees that CPUs
+//! join.
+//!
+//! ## Broadcasts
 //! Where the machine can broadcast TLB invalidations (POWER's `tlbie`, Itanium's `ptc.ga`), it
-//! does, and no CPU is interrupted.
+//! does, and no CPU is interrupted; nor does a CPU join arenas there.
 //!
 //! # Why it is correct
 //! A CPU changes only its own bit of the mask, with interrupts disabled. It leaves the mask in its
@@ -43,6 +61,10 @@
 //! thread of it that could, and with it the CPU that flushes leaves, too: it may be another one by
 //! the next.
 //!
+//! With masks of arenas the same holds of both masks: a CPU joins that of the address space, and
+//! then that of the arena, before it reads an entry. If the flush misses it in either, its join
+//! came later than the change, and it reads the changed entry.
+//!
 //! The mailbox lock orders the post before the take. A target that takes between the post and the
 //! interrupt flushes early, which is harmless. An initiator waits with interrupts enabled, so two
 //! initiators acknowledge each other. Posting runs with interrupts disabled, because the handler
@@ -50,9 +72,12 @@
 //!
 //! # Cost
 //! Per call, one interrupt for each CPU that runs the address space, and one for each CPU that is
-//! in the mask but no longer runs it; for each a lock and a cache-line transfer each way.
+//! in the mask but no longer runs it; for each a lock and a cache-line transfer each way. With
+//! masks of arenas, a fault for each CPU and arena that it uses, and no interrupt for a range that
+//! no other CPU has used.
 
-use crate::base::config::NegativeControl;
+use crate::arenas::Arenas;
+use crate::base::config::{CpuMasks, NegativeControl};
 use crate::base::event::Event;
 use crate::mm::Mm;
 use crate::system::System;
@@ -64,6 +89,8 @@ use minflt_sync::order::ShootdownLock;
 use minflt_sync::{Atomic, Cost, CpuMask, Instance, Ordering, SpinLock, this_cpu};
 
 const RANGES: usize = 4;
+/// What [`System`]'s `loaded` says of an arena: its number and 1, or 0; the address space is above.
+const ARENA_BITS: u32 = 16;
 
 /// One CPU's side of shootdowns.
 #[derive(Debug)]
@@ -140,7 +167,7 @@ pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
     // read.
     M::fence(Ordering::SeqCst);
     let mut others = CpuMask::empty();
-    let (here, any) = mm.cpus.split(me, sys.at.cpus(), &mut others);
+    let (here, any) = may_cache(sys, mm, range, me, &mut others);
     if here {
         mm.forget(range);
     }
@@ -170,10 +197,34 @@ pub(crate) fn leave_last<M: Mmu>(sys: &System<M>, mm: &Mm<M>, all: VirtRange) {
 /// Flushes the translations of `range` in `mm` on this CPU, the only one that may cache any.
 pub(crate) fn flush_here<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
     let me = this_cpu::<M>();
-    let (here, _) = mm.cpus.split(me, sys.at.cpus(), &mut CpuMask::empty());
+    let (here, _) = may_cache(sys, mm, range, me, &mut CpuMask::empty());
     if here {
         mm.forget(range);
     }
+}
+
+/// Adds those but for `me` that may cache translations of `range` to `others`; whether `me` may,
+/// and whether others do. A full fence stands before.
+#[inline(always)]
+fn may_cache<M: Mmu>(
+    sys: &System<M>,
+    mm: &Mm<M>,
+    range: VirtRange,
+    me: u32,
+    others: &mut CpuMask,
+) -> (bool, bool) {
+    let cpus = sys.at.cpus();
+    let Some(parts) = mm.masks_of(range) else {
+        return mm.cpus.split(me, cpus, others);
+    };
+    let (mut here, mut any) = (false, false);
+    for part in parts {
+        let of_part = part.cpus.split(me, cpus, others);
+        here |= of_part.0;
+        any |= of_part.1;
+    }
+    // The ones that left the address space have nothing of it, and stay in the masks of arenas.
+    (here, any && mm.cpus.retain(cpus, others))
 }
 
 /// Sends the flush to `others`, and waits for their acknowledgements.
@@ -225,7 +276,7 @@ impl<M: Mmu> Mm<M> {
     #[inline(always)]
     pub fn activate(&self) {
         let loaded = &self.system().cpus.this().loaded;
-        if loaded.get() != self.space.0 {
+        if loaded.get() >> ARENA_BITS != self.space.0 {
             self.joins();
         }
     }
@@ -235,7 +286,88 @@ impl<M: Mmu> Mm<M> {
     fn joins(&self) {
         let me = this_cpu::<M>();
         self.cpus.insert(me);
-        self.system().cpus.this().loaded.set(self.space.0);
+        let loaded = &self.system().cpus.this().loaded;
+        loaded.set(self.space.0 << ARENA_BITS);
+    }
+
+    /// The same, before a walk to `addr`; whether the CPU is in the mask of that arena as well. If
+    /// not, it does not walk, and takes a fault.
+    ///
+    /// # Context
+    /// As for [`Self::activate`].
+    #[inline(always)]
+    pub(super) fn enters(&self, addr: VirtAddr) -> bool {
+        if self.system().config.cpu_masks == CpuMasks::Space {
+            self.activate();
+            return true;
+        }
+        self.enters_arena(addr)
+    }
+
+    #[inline]
+    fn enters_arena(&self, addr: VirtAddr) -> bool {
+        let Some(arenas) = self.linked_arenas() else {
+            self.activate();
+            return true;
+        };
+        let number = arenas.number_of(addr);
+        let loaded = &self.system().cpus.this().loaded;
+        let key = (self.space.0 << ARENA_BITS) + u64::from(number) + 1;
+        if loaded.get() == key {
+            return true;
+        }
+        self.activate();
+        if self.system().lacks(NegativeControl::JoinsAfterWalk) {
+            return true;
+        }
+        let me = this_cpu::<M>();
+        let linked = arenas
+            .get(number)
+            .is_some_and(|arena| arena.part.cpus.contains(me));
+        if linked {
+            loaded.set(key);
+        }
+        linked
+    }
+
+    /// The calling CPU joins the mask of the arena of `addr`, if there is one, because it is about
+    /// to use it.
+    ///
+    /// # Context
+    /// Any.
+    #[inline(always)]
+    pub(crate) fn joins_arena(&self, addr: VirtAddr) {
+        if self.system().config.cpu_masks == CpuMasks::Space {
+            return;
+        }
+        if let Some(arenas) = self.linked_arenas()
+            && let Some(arena) = arenas.get(arenas.number_of(addr))
+        {
+            arena.part.cpus.insert(this_cpu::<M>());
+        }
+    }
+
+    /// The arenas, if CPUs that walk are in their masks.
+    #[inline(always)]
+    fn linked_arenas(&self) -> Option<&Arenas<M>> {
+        let arenas = self.arenas()?;
+        (arenas.linking.load(Ordering::Relaxed) != 0).then_some(arenas)
+    }
+
+    /// From now on CPUs join the masks of the arenas where they walk; when this returns, none has a
+    /// translation from before.
+    ///
+    /// # Context
+    /// Holds what keeps others from doing the same. Waits for CPUs.
+    pub(crate) fn links_arenas(&self, arenas: &Arenas<M>, all: VirtRange) {
+        let sys = self.system();
+        if sys.config.cpu_masks == CpuMasks::Space || M::broadcasts(&sys.at) {
+            return;
+        }
+        arenas.linking.store(1, Ordering::Relaxed);
+        if !sys.lacks(NegativeControl::DivisionUnflushed) {
+            flush(sys, self, all);
+        }
     }
 
     /// Flushes all translations of the address space on the calling CPU and removes it from the CPU
@@ -256,7 +388,7 @@ impl<M: Mmu> Mm<M> {
         let sys = self.system();
         self.cpus.remove(this_cpu::<M>());
         let loaded = &sys.cpus.this().loaded;
-        if loaded.get() == self.space.0 {
+        if loaded.get() >> ARENA_BITS == self.space.0 {
             loaded.set(0);
         }
         sys.count(Event::LeftMasks);
@@ -272,7 +404,8 @@ impl<M: Mmu> Mm<M> {
     /// Flushes `range` on this CPU, as an initiator requested.
     fn answer(&self, range: VirtRange) {
         let sys = self.system();
-        let runs = M::runs(&sys.at, self.space) && sys.cpus.this().loaded.get() == self.space.0;
+        let loaded = sys.cpus.this().loaded.get() >> ARENA_BITS;
+        let runs = M::runs(&sys.at, self.space) && loaded == self.space.0;
         // A walk that waits for no acknowledgement is not overtaken endlessly in explored
         // schedules.
         if runs || sys.lacks(NegativeControl::WalkStartsOver) {

@@ -264,7 +264,9 @@ impl<M: Mmu> Mm<M> {
         let linkers = &self.system().linkers;
         let page = M::Paging::page();
         let at = table.0 * page + (entry.host_addr() as u64 & (page - 1));
-        linkers.get((at / GROUP_BYTES % u64::from(linkers.count())) as u32)
+        // Tables for the same part of different arenas differ in few bits: Fibonacci hashing.
+        let mixed = (at / GROUP_BYTES).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        linkers.get((mixed % u64::from(linkers.count())) as u32)
     }
 
     /// Where speculative faults put tables in: holds each lock once that they link tables under

@@ -61,7 +61,7 @@ pub(crate) fn translations_agree<M: Mmu>(mm: &Mm<M>, range: VirtRange, since: u6
 /// where there is no such walk.
 #[inline(always)]
 pub(crate) fn translations_agree_alone<M: Mmu>(mm: &Mm<M>, range: VirtRange) {
-    if M::CHECKED && M::STOPS_THE_WORLD && mm.flushes_pending.peek() == 0 {
+    if M::CHECKED && M::STOPS_THE_WORLD && !mm.peek_flushes_pending() {
         check_all(mm, range, u64::MAX);
     }
 }

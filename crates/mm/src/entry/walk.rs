@@ -22,6 +22,7 @@
 //!
 //! Linux: mm/pagewalk.c walk_page_range; Documentation/mm/process_addrs.rst, page tables (v6.13).
 
+use crate::base::config::NegativeControl;
 use crate::base::huge_size::HugeSize;
 use crate::memory::frame::Use;
 use crate::mm::Mm;
@@ -238,6 +239,7 @@ impl<'h, M: Mmu> Tables<'h, M> {
 /// Interrupts are off, and this CPU is in the CPU mask, until this is dropped.
 pub(crate) struct AsHardware<'m, M: Mmu> {
     mm: &'m Mm<M>,
+    addr: VirtAddr,
     irq: Irq,
 }
 
@@ -254,6 +256,9 @@ impl<M: Mmu> AsHardware<'_, M> {
 impl<M: Mmu> Drop for AsHardware<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
+        if self.mm.system().lacks(NegativeControl::JoinsAfterWalk) {
+            self.mm.joins_arena(self.addr);
+        }
         M::irq_restore(self.irq);
     }
 }
@@ -284,12 +289,17 @@ pub(crate) fn pages<M: Mmu>(range: VirtRange) -> impl Iterator<Item = VirtRange>
 }
 
 impl<M: Mmu> Mm<M> {
-    /// The right to walk the tables as the hardware of this CPU does.
+    /// The right to walk the tables to `addr` as the hardware of this CPU does; none where the walk
+    /// ends above, since the CPU does not have that arena yet.
     #[inline(always)]
-    pub(crate) fn as_hardware(&self) -> AsHardware<'_, M> {
+    pub(crate) fn as_hardware(&self, addr: VirtAddr) -> Option<AsHardware<'_, M>> {
         let irq = M::irq_save();
-        self.activate();
-        AsHardware { mm: self, irq }
+        if !self.enters(addr) {
+            M::irq_restore(irq);
+            return None;
+        }
+        let mm = self;
+        Some(AsHardware { mm, addr, irq })
     }
 
     /// The table of level `level` for `addr`, without the door; none where one is missing. For

@@ -1,4 +1,4 @@
-//! Zaps and write-protects PTEs, and frees page tables: the operations of unmapping calls.
+//! Zaps and write-protects PTEs: operations of unmapping calls.
 //!
 //! # Problem
 //! Faults, the hardware and other zaps change PTEs concurrently; frames may be reused only when no
@@ -25,44 +25,41 @@
 //! there, too, except when the last user tears the address space down, which has no concurrent
 //! access.
 //!
+//! In a divided address space a zap within one arena counts in that one, any other in the address
+//! space. The former is alone if its arena's count is 1 and that of the address space 0; the latter
+//! if the address space's count is 1 and none of its arenas counts any.
+//!
 //! # Why it is correct
 //! The zap whose exchange returned the page owns its removal. Frames are released after
 //! [`shootdown::flush`] returned. The count is raised before the first PTE is read, so of two
-//! overlapping zaps the later one to read a PTE sees the count of the other until that has flushed.
-//!
-//! *Every table overlaps a mapping*, so of a table that goes only the entries for the range are
-//! read, not all 512: below the others there is no table. A table is linked by a fault or by mremap
-//! for an address that is mapped, or about to be, and nothing unmaps that address meanwhile: it is
-//! linked under `mmap_lock` or under a VMA's lock, for which munmap waits, or under the parent's
-//! lock with the VMA unchanged ([`crate::entry::table`]). The call that unmaps the last mapping
-//! that a table overlaps frees the table. Where a new mapping takes the place, it overlaps the
-//! tables instead.
-//! Checked machines read all entries of a table above leaves that goes.
+//! overlapping zaps the later one to read a PTE sees the count of the other until that has flushed:
+//! it looks at each count that a zap that overlaps it may have raised.
 //!
 //! # Cost
 //! An entry of each level for each span of the range that has a table.
 //!
-//! Linux: mm/memory.c zap_pte_range, free_pgd_range, mm/mmu_gather.c; mm_tlb_flush_nested since
+//! Linux: mm/memory.c zap_pte_range, mm/mmu_gather.c; mm_tlb_flush_nested since
 //! 4647706ebeee.
 
 use crate::base::attrs::Prot;
 use crate::base::config::NegativeControl;
 use crate::base::event::Event;
 use crate::entry::allowed::Allowed;
+use crate::entry::part::Part;
 use crate::entry::shootdown;
 use crate::entry::table;
 use crate::entry::walk::{Tables, indices, page_at, pages};
 use crate::memory::frame::Use;
 use crate::mm::Mm;
 use crate::system::System;
-use minflt_addr::{Pfn, VirtAddr, VirtRange};
-use minflt_pgtable::{Exchange, Gather, Leaf, Mmu, NonPresent, Paging, Pte, span_of, span_shift};
+use minflt_addr::VirtRange;
+use minflt_pgtable::{Exchange, Gather, Leaf, Mmu, NonPresent, Pte};
 use minflt_sync::order::PageTableLock;
-use minflt_sync::{Cost, Ordering, SpinGuard};
+use minflt_sync::{Atomic, Cost, Ordering, SpinGuard};
 
 /// Who else may change the entries meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Others {
+pub(super) enum Others {
     /// Faults, other zaps, and the hardware of CPUs that run a thread.
     Some,
     /// Nobody: the last to have the address space tears it down.
@@ -87,9 +84,11 @@ pub(crate) struct Hidden {
 pub(crate) struct Zap<'m, M: Mmu> {
     pub(crate) tables: Tables<'m, M>,
     pub(crate) gather: Gather,
-    others: Others,
+    pub(super) others: Others,
     only: Only,
     whole: VirtRange,
+    /// Where it says that its invalidation is to come, if not in the address space.
+    part: Option<&'m Part<M>>,
     /// Whether other CPUs have no translation of a dying address space any more.
     is_left: bool,
 }
@@ -98,8 +97,10 @@ impl<'m, M: Mmu> Zap<'m, M> {
     /// Starts.
     #[inline(always)]
     pub(crate) fn begin(tables: Tables<'m, M>, whole: VirtRange) -> Self {
+        let part = tables.mm().part_of(whole);
+        let pending = part.map_or(&tables.mm().flushes_pending, |part| &part.flushes_pending);
         // ORDERING: SeqCst; pairs with [flush-pending]: raised before the first entry is read.
-        tables.flushes_pending.add(1, Ordering::SeqCst);
+        pending.add(1, Ordering::SeqCst);
         if tables.links_speculatively() {
             // ORDERING: fence SeqCst; pairs with [table-link]: the counts of VMAs that are unmapped
             // are odd before this, and their tables are looked for after it.
@@ -111,6 +112,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
             others: Others::Some,
             only: Only::All,
             whole,
+            part,
             is_left: false,
         }
     }
@@ -255,22 +257,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
         changed
     }
 
-    /// Unlinks the tables that overlap `range` and cover nothing outside `bounds`, within which
-    /// nothing is mapped outside `range`. The caller holds `mmap_lock` for writing, or downgraded
-    /// it, and removed the VMAs: no other thread changes or follows entries that point to tables
-    /// within the bounds.
-    pub(crate) fn free_tables(&mut self, range: VirtRange, bounds: VirtRange) {
-        // The lowest tables at both ends are shared with others, and there is none between them.
-        let first = span_of::<M::Paging>(range.start(), 1);
-        let last = span_of::<M::Paging>(VirtAddr(range.end().0.saturating_sub(1)), 1);
-        let kept = !bounds.covers(first) && !bounds.covers(last);
-        if kept && last.start() <= first.end() {
-            return;
-        }
-        self.free_below(self.mm().root, M::Paging::levels() - 1, range, bounds);
-    }
-
-    /// The same for the last user of the address space.
+    /// As [`Self::finish`], for the last user of the address space.
     pub(crate) fn finish_last(&mut self) {
         self.end();
         if !self.is_left {
@@ -290,7 +277,7 @@ impl<'m, M: Mmu> Zap<'m, M> {
     pub(crate) fn settle(&mut self) {
         let sys = self.mm().system();
         // ORDERING: SeqCst; pairs with [flush-pending].
-        let alone = self.mm().flushes_pending.load(Ordering::SeqCst) == 1;
+        let alone = self.pending().load(Ordering::SeqCst) == 1 && !self.is_beside_others();
         if !alone && !sys.lacks(NegativeControl::NoNestedFlush) {
             sys.count(Event::NestedFlush);
             self.gather.touch(self.whole);
@@ -301,12 +288,34 @@ impl<'m, M: Mmu> Zap<'m, M> {
     fn end(&mut self) {
         self.settle();
         // ORDERING: SeqCst; pairs with [flush-pending]: lowered after the invalidation returned.
-        self.mm().flushes_pending.sub(1, Ordering::SeqCst);
+        self.pending().sub(1, Ordering::SeqCst);
+    }
+
+    /// The count of those that have an invalidation to do.
+    #[inline(always)]
+    fn pending(&self) -> &Atomic<u64, M> {
+        self.part
+            .map_or(&self.mm().flushes_pending, |part| &part.flushes_pending)
+    }
+
+    /// Whether others that are counted elsewhere have one to do: those of several arenas, beside
+    /// one in an arena; those in the arenas of this one, beside one of several.
+    #[inline(always)]
+    fn is_beside_others(&self) -> bool {
+        let mm = self.mm();
+        if mm.system().lacks(NegativeControl::OtherFlushIgnored) {
+            return false;
+        }
+        match self.part {
+            None => mm.are_flushes_pending(self.whole),
+            // ORDERING: SeqCst; pairs with [flush-pending].
+            Some(_) => mm.flushes_pending.load(Ordering::SeqCst) != 0,
+        }
     }
 
     /// Ends without a TLB flush, and hides that one is pending: for a negative control.
     pub(crate) fn hide(mut self) -> Hidden {
-        self.mm().flushes_pending.sub(1, Ordering::Relaxed);
+        self.pending().sub(1, Ordering::Relaxed);
         Hidden {
             touched: self.gather.take_range(),
             whole: self.whole,
@@ -398,44 +407,6 @@ impl<'m, M: Mmu> Zap<'m, M> {
     #[inline(always)]
     fn keeps(&self, found: Pte<M::Paging>) -> bool {
         self.only == Only::OfFile && !self.mm().system().is_of_file(found)
-    }
-
-    fn free_below(&mut self, table: Pfn, level: u32, range: VirtRange, bounds: VirtRange) {
-        if level == 0 || range.is_empty() {
-            return;
-        }
-        let mm = self.mm();
-        let locks = !mm.system().lacks(NegativeControl::FreesUnlocked);
-        let table = self.tables.table(table, level);
-        let shift = span_shift::<M::Paging>(level);
-        let start = range.start().align_down(shift);
-        let (first, end) = indices::<M>(range, level);
-        if self.others == Others::Some && mm.links_speculatively() && locks {
-            mm.wait_for_linkers(table, level, first..end);
-        }
-        let mut next = first;
-        while let Some((index, value)) = table.used_from(next, end, level) {
-            next = index + 1;
-            if !value.is_table_at(level) {
-                continue;
-            }
-            let at = start.0 + (((index - first) as u64) << shift);
-            let span = VirtRange::new(VirtAddr(at), VirtAddr(at + (1 << shift)));
-            let goes = bounds.covers(span);
-            // Those that serve several arenas may have stayed below holes when others went.
-            let all = goes && mm.has_several_writers();
-            let part = if all { span } else { span.intersect(range) };
-            self.free_below(value.pfn(), level - 1, part, bounds);
-            if goes {
-                self.tables.has_no_tables(value.pfn(), level - 1);
-                let entry = table.entry(index);
-                entry.swap(mm.exchange_of_tables(), Pte::none_at(level));
-                self.gather.table(value.pfn(), span);
-                if self.gather.is_full() {
-                    self.flush();
-                }
-            }
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Commit accounting: overcommit, and the size limit of an address space.
+//! Commit accounting: overcommit.
 //!
 //! # Problem
 //! A mapping commits pages that are allocated only at first touch. A system may commit more than it
@@ -40,7 +40,7 @@
 //! with the exact sum over all CPUs only where the total is too close to it.
 //!
 //! Linux: mm/util.c `__vm_enough_memory` (v6.12), mm/mm_init.c `mm_compute_batch`,
-//! `accountable_mapping`, `may_expand_vm`. Not implemented: the reserves for administrators and
+//! `accountable_mapping`. Not implemented: the reserves for administrators and
 //! users; charges for in-memory files that are not segments, and for pages of `SHM_NORESERVE`
 //! segments.
 
@@ -48,7 +48,6 @@ use crate::base::attrs::{Prot, VmaFlags, VmaView};
 use crate::base::config::NegativeControl;
 use crate::base::error::NoMemory;
 use crate::memory::percpu_counter;
-use crate::mm::Mm;
 use crate::system::System;
 use core::cmp::Ordering as Compared;
 use minflt_pgtable::{Mmu, Paging};
@@ -96,19 +95,6 @@ pub(crate) struct Commit<M: Mmu> {
     max_map_count: Atomic<u64, M>,
     apart: Apart,
     whole: Atomic<u64, M>,
-}
-
-/// The size of an address space, and its limit.
-#[derive(Debug)]
-pub(crate) struct Sizes<M: Mmu> {
-    /// Pages mapped (`total_vm`). Guarded by: `mmap_lock`.
-    mapped: Atomic<u64, M>,
-    /// VMAs (`map_count`). Guarded by: `mmap_lock`.
-    vmas: Atomic<u64, M>,
-    /// The most there ever were. Guarded by: `mmap_lock`.
-    peak: Atomic<u64, M>,
-    /// Bytes that may be mapped (`RLIMIT_AS`).
-    limit_as: Atomic<u64, M>,
 }
 
 /// Pages mapped, and those of them that are accounted, and locked.
@@ -307,150 +293,6 @@ impl<M: Mmu> System<M> {
         let whole = self.commit.whole.peek() as i64;
         self.committed_parts()
             .fold(whole, |sum, part| sum.wrapping_add(part.peek() as i64))
-    }
-}
-
-impl<M: Mmu> Sizes<M> {
-    /// Nothing mapped, no limit.
-    pub(crate) fn new() -> Self {
-        Self {
-            mapped: Atomic::new(0),
-            vmas: Atomic::new(0),
-            peak: Atomic::new(0),
-            limit_as: Atomic::new(u64::MAX),
-        }
-    }
-
-    /// Pages mapped, without the door, for oracles.
-    pub(crate) fn raw(&self) -> u64 {
-        self.mapped.peek()
-    }
-
-    /// VMAs, without the door, for oracles.
-    pub(crate) fn vmas_raw(&self) -> u64 {
-        self.vmas.peek()
-    }
-}
-
-impl<M: Mmu> Mm<M> {
-    /// How many bytes may be mapped from now on (`RLIMIT_AS`); `u64::MAX` for no limit, as at
-    /// first. What is mapped stays so.
-    pub fn set_limit_as(&self, bytes: u64) {
-        self.sizes.limit_as.store(bytes, Ordering::Relaxed);
-    }
-
-    /// How many bytes may be mapped.
-    #[must_use]
-    pub fn limit_as(&self) -> u64 {
-        self.sizes.limit_as.load(Ordering::Relaxed)
-    }
-
-    /// How many bytes are mapped (`VmSize`).
-    #[must_use]
-    pub fn mapped_bytes(&self) -> u64 {
-        self.mapped_pages() << M::Paging::shift()
-    }
-
-    /// The same in pages.
-    pub(crate) fn mapped_pages(&self) -> u64 {
-        self.sizes.mapped.load(Ordering::Relaxed)
-    }
-
-    /// The most pages that were ever mapped at a time (`VmPeak`).
-    pub(crate) fn peak_mapped_pages(&self) -> u64 {
-        let peak = self.sizes.peak.load(Ordering::Relaxed);
-        peak.max(self.mapped_pages())
-    }
-
-    /// How many VMAs there are (`map_count`). The caller holds `mmap_lock`.
-    pub(crate) fn map_count(&self) -> u64 {
-        self.sizes.vmas.load(Ordering::Relaxed)
-    }
-
-    /// Whether `more` additional VMAs are within the limit. Linux: the checks of
-    /// `sysctl_max_map_count`.
-    pub(crate) fn may_split(&self, more: u64) -> bool {
-        more == 0 || self.map_count() + more <= self.system().max_map_count()
-    }
-
-    /// Adds to a count of mappings, of which there may be several writers by now.
-    #[inline(always)]
-    fn add_to(&self, count: &Atomic<u64, M>, change: i64) {
-        if self.has_several_writers() {
-            count.add(change as u64, Ordering::Relaxed);
-            return;
-        }
-        let now = count.load(Ordering::Relaxed).wrapping_add_signed(change);
-        count.store(now, Ordering::Relaxed);
-    }
-
-    /// Counts pages as locked, or as no longer so. The caller holds `mmap_lock` for writing, or is
-    /// alone.
-    pub(crate) fn count_locked(&self, change: i64) {
-        let add = |count: &Atomic<u64, M>, change| self.add_to(count, change);
-        self.locks.change(change, add);
-    }
-
-    /// Counts VMAs added or removed. The caller holds `mmap_lock` for writing, or is the only user
-    /// of the address space.
-    pub(crate) fn count_vmas(&self, change: i64) {
-        self.add_to(&self.sizes.vmas, change);
-    }
-
-    /// Whether `pages` more may be mapped. Linux: `may_expand_vm`.
-    pub(crate) fn may_expand(&self, pages: u64) -> bool {
-        let mapped = self.sizes.mapped.load(Ordering::Relaxed);
-        mapped.saturating_add(pages) <= self.limit_as() >> M::Paging::shift()
-    }
-
-    /// Counts pages as mapped, and as locked where they are. Their promise was made before. The
-    /// caller holds `mmap_lock` for writing.
-    pub(crate) fn count_mapped(&self, pages: Pages) {
-        self.add_to(&self.sizes.mapped, pages.mapped as i64);
-        self.count_locked(pages.locked as i64);
-    }
-
-    /// Counts pages as unmapped and no longer locked, and uncharges them. The caller holds
-    /// `mmap_lock` for writing, or downgraded it, or is the last user of the address space: no
-    /// other thread writes these counts meanwhile.
-    pub(crate) fn count_unmapped(&self, pages: Pages) {
-        let mapped = self.sizes.mapped.load(Ordering::Relaxed);
-        debug_assert!(mapped >= pages.mapped, "it was counted when mapped");
-        // Linux: update_hiwater_vm. With several writers one may hide another's peak.
-        if mapped > self.sizes.peak.load(Ordering::Relaxed) {
-            self.sizes.peak.store(mapped, Ordering::Relaxed);
-        }
-        if self.has_several_writers() {
-            self.sizes.mapped.sub(pages.mapped, Ordering::Relaxed);
-        } else {
-            let left = mapped.saturating_sub(pages.mapped);
-            self.sizes.mapped.store(left, Ordering::Relaxed);
-        }
-        self.count_locked(-(pages.locked as i64));
-        self.system().uncharge(pages.accounted);
-    }
-
-    /// What fork owes for one VMA that it copies into this new address space: the promise, and the
-    /// size. `RLIMIT_AS` is not asked: the parent was within its own.
-    ///
-    /// # Context
-    /// Nobody else has the address space yet. The VMA is put in afterwards; where that fails,
-    /// [`Mm::uncharge_copy`]. The VMAs that were put in are given back with the address space.
-    ///
-    /// # Errors
-    /// When that would promise too much.
-    ///
-    /// Linux: `dup_mmap`.
-    pub(crate) fn charge_copy(&self, view: &VmaView) -> Result<(), NoMemory> {
-        let pages = Pages::of::<M>(view);
-        self.system().charge(pages.accounted)?;
-        self.count_mapped(pages);
-        Ok(())
-    }
-
-    /// Undoes [`Mm::charge_copy`] of a VMA that was not put in.
-    pub(crate) fn uncharge_copy(&self, view: &VmaView) {
-        self.count_unmapped(Pages::of::<M>(view));
     }
 }
 

@@ -22,7 +22,7 @@
 //! At kernel exit: nothing under `immediate`; a look at this CPU's count of callbacks under `srcu`;
 //! that and a load of a shared, rarely written line under `rcu`.
 
-use crate::base::config::{NegativeControl, Reclamation};
+use crate::base::config::{Config, NegativeControl, Reclamation};
 use crate::base::event::Event;
 use crate::system::System;
 use core::ptr::NonNull;
@@ -52,7 +52,7 @@ impl<M: Mmu> System<M> {
     #[inline(always)]
     pub(crate) fn grace_read(&self) -> Grace<'_, M> {
         match self.config.reclamation {
-            Reclamation::Rcu | Reclamation::TypeStable => Grace::Rcu {
+            Reclamation::Rcu | Reclamation::RcuBatched | Reclamation::TypeStable => Grace::Rcu {
                 _section: self.rcu.read(),
             },
             Reclamation::Srcu | Reclamation::Immediate => Grace::Srcu {
@@ -71,11 +71,39 @@ impl<M: Mmu> System<M> {
     pub fn run_deferred(&self) {
         match self.config.reclamation {
             Reclamation::Immediate => {}
-            Reclamation::Rcu | Reclamation::TypeStable if self.deferred_here() < enough::<M>() => {
+            Reclamation::Rcu | Reclamation::RcuBatched | Reclamation::TypeStable
+                if self.deferred_here() < enough::<M>() =>
+            {
                 self.rcu.quiescent();
             }
             Reclamation::Srcu if self.deferred_here() < enough::<M>() => {}
-            Reclamation::Srcu | Reclamation::Rcu | Reclamation::TypeStable => self.run_due(),
+            Reclamation::RcuBatched if self.deferred_here() < self.enough_for_batch() => {
+                self.rcu.quiescent();
+            }
+            Reclamation::Srcu
+            | Reclamation::Rcu
+            | Reclamation::RcuBatched
+            | Reclamation::TypeStable => self.run_due(),
+        }
+    }
+
+    /// Callbacks of a CPU that are worth a grace period where these are rare: each ends with every
+    /// CPU's moving of a few lines. Half of what it may have queued, so that the other half has
+    /// place while they wait.
+    fn enough_for_batch(&self) -> u64 {
+        let most = if M::CHECKED { 2 } else { BATCH };
+        most.min(self.most_deferred() / 2)
+    }
+
+    /// Free slots of a slab that a CPU keeps: what one grace period frees, and as much again, where
+    /// it frees much.
+    pub(crate) fn kept_slots(config: &Config, frames: u64, cpus: u32) -> u16 {
+        match config.reclamation {
+            Reclamation::RcuBatched if !M::CHECKED => {
+                let share = frames / (8 * u64::from(cpus));
+                (2 * BATCH).min(share) as u16
+            }
+            _ => 0,
         }
     }
 
@@ -85,7 +113,9 @@ impl<M: Mmu> System<M> {
         match self.config.reclamation {
             Reclamation::Immediate => 0,
             Reclamation::Srcu => self.srcu.pending_here(),
-            Reclamation::Rcu | Reclamation::TypeStable => self.rcu.pending_here(),
+            Reclamation::Rcu | Reclamation::RcuBatched | Reclamation::TypeStable => {
+                self.rcu.pending_here()
+            }
         }
     }
 
@@ -98,7 +128,9 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1: every function queued here expects the system.
             Reclamation::Srcu => unsafe { self.srcu.poll(arg) },
             // SAFETY: 1: every function queued here expects the system.
-            Reclamation::Rcu | Reclamation::TypeStable => unsafe { self.rcu.poll(&self.at, arg) },
+            Reclamation::Rcu | Reclamation::RcuBatched | Reclamation::TypeStable => unsafe {
+                self.rcu.poll(&self.at, arg)
+            },
         };
         if ran > 0 {
             self.count_n(Event::CallbacksRun, ran);
@@ -136,7 +168,7 @@ impl<M: Mmu> System<M> {
     pub(crate) fn answer_grace_period(&self) {
         if matches!(
             self.config.reclamation,
-            Reclamation::Rcu | Reclamation::TypeStable
+            Reclamation::Rcu | Reclamation::RcuBatched | Reclamation::TypeStable
         ) {
             self.rcu.answer();
         }
@@ -201,7 +233,9 @@ impl<M: Mmu> System<M> {
             // SAFETY: 1 to 3: the same of this function.
             Reclamation::Srcu => unsafe { self.srcu.call(callback, run) },
             // SAFETY: 1 to 3: the same of this function.
-            Reclamation::Rcu | Reclamation::TypeStable => unsafe { self.rcu.call(callback, run) },
+            Reclamation::Rcu | Reclamation::RcuBatched | Reclamation::TypeStable => unsafe {
+                self.rcu.call(callback, run)
+            },
         }
     }
 }
@@ -210,6 +244,10 @@ impl<M: Mmu> System<M> {
 const LEAST_DEFERRED: u64 = 64;
 /// How often a throttled CPU polls for the end of a grace period.
 pub(crate) const WAITS: u32 = 256;
+
+/// Callbacks of a CPU that are worth a grace period where these are to be rare: those of some
+/// hundred mmaps and munmaps, 128 KiB of VMAs and nodes.
+const BATCH: u64 = 1024;
 
 /// Callbacks of a CPU that are worth a grace period: each call that changes mappings leaves a few.
 /// Where runs are checked they are short, and shall see grace periods end.

@@ -1,5 +1,6 @@
 //! Symbolic names of memory locations, for timelines and for reports of contended cache lines.
 
+use crate::arenas::{Arena, Arenas, Shelf};
 use crate::memory::alloc::pool::Pools;
 use crate::memory::frame::{Frame, Use};
 use crate::mm::Mm;
@@ -11,7 +12,6 @@ use crate::pages::reserved::reserve::Region;
 use crate::pages::rmap::anon_vma::{AnonVma, Chain};
 use crate::pages::segments::Segment;
 use crate::pages::userfault as uffd;
-use crate::space::arenas::{Arena, Arenas, Shelf};
 use crate::space::tree::Node;
 use crate::space::vma::{Attrs, Vma};
 use crate::system::{CpuArea, System};

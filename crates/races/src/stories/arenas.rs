@@ -1,7 +1,7 @@
 //! Address spaces in arenas.
 
 use super::{Story, Subject, story};
-use minflt_sim::Shape::{LostStore, StaleRead, UseAfterFree};
+use minflt_sim::Shape::{LostStore, StaleRead, StaleTranslation, UseAfterFree};
 
 pub(super) const SUBJECT: Subject = Subject {
     name: "arenas",
@@ -44,6 +44,44 @@ const STORIES: &[Story] = &[
              gets that lock, looks into the old tree, where nothing is any more, and returns \
              without having unmapped anything.",
             "look again, with the lock held, whether there are arenas, and go there.",
+            ORIGIN,
+        ],
+    ),
+    story(
+        "P68",
+        StaleTranslation,
+        &["munmap", "a CPU's first load in an arena"],
+        [
+            "A CPU walks to a page of an arena that it has not used before, buffers what it \
+             finds, and joins the arena's CPU mask after that. munmap reads the mask in between, \
+             and does not interrupt it.",
+            "join first: a CPU that is not in the mask does not walk, and takes a fault, which \
+             joins.",
+            ORIGIN,
+        ],
+    ),
+    story(
+        "P69",
+        StaleTranslation,
+        &["a load", "mmap that divides, then munmap"],
+        [
+            "A CPU has buffered a translation while the address space had one CPU mask. It is \
+             divided, and munmap asks the CPUs of one arena only.",
+            "as it is divided, have CPUs join arenas from now on, and then flush everything on \
+             all CPUs; only after that ask those of an arena alone.",
+            ORIGIN,
+        ],
+    ),
+    story(
+        "P70",
+        StaleTranslation,
+        &["discard of a page", "discard over a border", "two stores"],
+        [
+            "Flushes to come are counted in the arena, or in the address space for those of \
+             several arenas. One discard has taken an entry out and not yet flushed; another that \
+             is counted elsewhere finds nothing, and returns too early.",
+            "look at both counts: one of several arenas at those of its arenas, one of a single \
+             arena at that of the address space.",
             ORIGIN,
         ],
     ),

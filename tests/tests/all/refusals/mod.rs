@@ -13,7 +13,7 @@ mod scenes;
 mod sites;
 
 use minflt_addr::VirtAddr;
-use minflt_mm::config::AddressSpace;
+use minflt_mm::config::{AddressSpace, CpuMasks};
 use minflt_mm::{
     Config, FileHandle, Mm, MmHandle, Overcommit, Prot, Refuse, Running, Signal, Swap, System,
     Thread, era, eras_of_huge_pages, eras_without_migration,
@@ -172,6 +172,7 @@ fn every_allocation_fails_once_and_nothing_is_lost() {
     // In arenas so small that ranges have borders.
     let in_arenas = Config {
         address_space: AddressSpace::ArenasSmall,
+        cpu_masks: CpuMasks::Arenas,
         ..era("spf-2017").expect("an era").config
     };
     for scene in SCENES.iter().chain(others::SCENES).chain(files::SCENES) {

@@ -1,9 +1,9 @@
 //! The eras: named configurations. No other code knows their names.
 
 use super::{
-    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, Config, ExchangeBy, FallbackOrder,
-    FaultAround, FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation, Rss,
-    SleepingLocks, Unmap, Zones,
+    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, Config, CpuMasks, ExchangeBy,
+    FallbackOrder, FaultAround, FaultAroundAge, Hugetlb, Linking, Prefetch, Protocol, Reclamation,
+    Rss, SleepingLocks, Unmap, Zones,
 };
 
 /// A generation of page-fault synchronization.
@@ -35,6 +35,7 @@ const fn config(
         sleeping_locks: SleepingLocks::Grant,
         unmap: Unmap::Exclusive,
         address_space: AddressSpace::Whole,
+        cpu_masks: CpuMasks::Space,
         around: FaultAround::Order0,
         fault_around_age: FaultAroundAge::Young,
         anon_rmap: AnonRmap::Exclusive,

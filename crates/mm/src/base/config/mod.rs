@@ -54,6 +54,8 @@ pub struct Config {
     pub unmap: Unmap,
     /// Whether an address space is one, or many small ones.
     pub address_space: AddressSpace,
+    /// Which CPUs a TLB flush interrupts.
+    pub cpu_masks: CpuMasks,
     /// Fault-around window: how many file pages a fault maps.
     pub around: FaultAround,
     /// Whether fault-around PTEs are installed young or old.
@@ -179,6 +181,8 @@ choices! {
         Srcu = "srcu",
         /// After an RCU grace period.
         Rcu = "rcu",
+        /// The same, but a CPU does not ask for a grace period before it has much to free.
+        RcuBatched = "rcu-batched",
         /// VMAs immediately, to a type-stable slab (`SLAB_TYPESAFE_BY_RCU`); everything else after
         /// an RCU grace period.
         TypeStable = "type-stable",
@@ -227,6 +231,17 @@ choices! {
         /// Downgraded to reading once the VMAs are detached and out of the tree (Linux 4.20):
         /// faults elsewhere continue.
         Downgrade = "downgrade",
+    }
+}
+
+choices! {
+    /// Which CPUs a TLB flush interrupts.
+    CpuMasks "cpu-masks" {
+        /// Those that run the address space (Linux).
+        Space = "space",
+        /// Those of them that have used an arena of what is flushed. A CPU's first access in an
+        /// arena is a fault.
+        Arenas = "arenas",
     }
 }
 

@@ -46,6 +46,13 @@ negative_controls! {
     /// A call that waited for the lock of an undivided address space does not look whether it was
     /// divided meanwhile.
     DivisionUnseen = "division-unseen",
+    /// A CPU joins the mask of an arena only after it has buffered a translation of it.
+    JoinsAfterWalk = "joins-after-walk",
+    /// An address space is divided, and what CPUs have buffered of it before is not flushed.
+    DivisionUnflushed = "division-unflushed",
+    /// A zap looks for flushes to come only where it counts its own: in its arena, or, if it is one
+    /// of several arenas, in the address space.
+    OtherFlushIgnored = "other-flush-ignored",
     /// The low-level handler stores the accessed bit into a stale copy of the PTE.
     StaleAccessBits = "stale-access-bits",
     /// The RSS count is reported as it is, even when negative.

@@ -1,7 +1,7 @@
 //! Combinations of choices that are refused, and why.
 
 use super::{
-    AddressSpace, Config, ExchangeBy, FallbackOrder, Linking, NegativeControl, Protocol,
+    AddressSpace, Config, CpuMasks, ExchangeBy, FallbackOrder, Linking, NegativeControl, Protocol,
     Reclamation, Rss, VmaLockBy,
 };
 use core::fmt;
@@ -129,6 +129,14 @@ const RULES: &[Rule] = &[
         },
         holds: |c| c.address_space != AddressSpace::Whole && c.fallback_order.vma_lock().is_some(),
     },
+    Rule {
+        illegal: Illegal {
+            mix: "cpu-masks arenas with address-space whole",
+            reason: "there are no arenas",
+            remedy: "use address-space arenas, or cpu-masks space",
+        },
+        holds: |c| c.cpu_masks == CpuMasks::Arenas && c.address_space == AddressSpace::Whole,
+    },
 ];
 
 impl Config {
@@ -150,6 +158,14 @@ impl Config {
             None => Ok(()),
         }
     }
+
+    /// Refused at boot where the hardware walks the tables.
+    pub const ARENAS_UNSEEN: Illegal = Illegal {
+        mix: "cpu-masks arenas on CPUs that walk page tables in hardware",
+        reason: "a walk shows nobody which arena it is in: each CPU would need a root table of its \
+                 own",
+        remedy: "use cpu-masks space, or a machine whose walks are software: host or sim",
+    };
 
     /// Refused at boot on several CPUs whose hardware writes PTEs.
     pub const EMULATED_BESIDE_HARDWARE: Illegal = Illegal {

@@ -1,5 +1,5 @@
 use super::{
-    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, Config, ERAS, Era, ExchangeBy,
+    AddressSpace, AnonRmap, AnonVmaPreparation, Balancing, Config, CpuMasks, ERAS, Era, ExchangeBy,
     FallbackOrder, Linking, NegativeControl, Prefetch, Protocol, Reclamation, Rss, SleepingLocks,
     Zones, era, eras_of_huge_pages, eras_of_migration, eras_without_files, eras_without_migration,
 };
@@ -82,6 +82,10 @@ fn each_row_of_the_table_refuses_something_and_gives_a_reason() {
             reclamation: Reclamation::Rcu,
             ..legal
         },
+        Config {
+            cpu_masks: CpuMasks::Arenas,
+            ..legal
+        },
     ];
     assert_eq!(refused.len(), Config::illegal_mixes().count());
     for (config, row) in refused.iter().zip(Config::illegal_mixes()) {
@@ -98,7 +102,10 @@ fn speculation_is_legal_with_either_grace_period_and_with_no_other_lifetime() {
             reclamation: *reclamation,
             ..spf
         };
-        let defers = matches!(reclamation, Reclamation::Srcu | Reclamation::Rcu);
+        let defers = matches!(
+            reclamation,
+            Reclamation::Srcu | Reclamation::Rcu | Reclamation::RcuBatched
+        );
         assert_eq!(config.check().is_ok(), defers, "{reclamation}");
     }
 }

@@ -49,8 +49,8 @@ use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;
 use crate::system::System;
 use core::ptr::NonNull;
-use minflt_addr::VirtAddr;
-use minflt_pgtable::Mmu;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, PtLock};
 use minflt_sync::order::PageTableLock;
 use minflt_sync::{Ordering, SpinGuard};
 
@@ -119,6 +119,18 @@ impl<M: Mmu> Mm<M> {
         })
     }
 
+    /// What a VMA gets its anon_vma under: `page_table_lock`; in a divided address space, the lock
+    /// for that of the arena where the VMA starts. If the start changes meanwhile, `unchanged` says
+    /// so to those without a lock, and those with one see to it that it does not.
+    fn prepare_lock(&self, vma: &Vma<M>) -> &PtLock<M> {
+        if !self.has_several_writers() {
+            return &self.page_table_lock;
+        }
+        let at = vma.view().range.start();
+        let part = self.part_of(VirtRange::new(at, VirtAddr(at.0 + 1)));
+        part.map_or(&self.page_table_lock, |part| &part.prepare_lock)
+    }
+
     /// Calls `prepare` with `page_table_lock` held, unless the VMA gets an anon_vma before.
     fn as_one_fault(
         &self,
@@ -127,12 +139,13 @@ impl<M: Mmu> Mm<M> {
     ) -> Result<Prepared, NoMemory> {
         // ORDERING: Acquire; pairs with [vma-anon-vma].
         let has_one = || vma.anon_vma.load(Ordering::Acquire) != 0;
+        let lock = self.prepare_lock(vma);
         while !has_one() {
-            self.page_table_lock.wait_free();
+            lock.wait_free();
             if has_one() {
                 break;
             }
-            if let Some(tables) = self.page_table_lock.try_lock() {
+            if let Some(tables) = lock.try_lock() {
                 return prepare(tables);
             }
         }
@@ -173,7 +186,7 @@ impl<'h, M: Mmu> Held<'h, M> {
         let parts = self.parts(vma)?;
         let mine = {
             let _tree = parts.own.root().lock.write();
-            let _tables = self.page_table_lock.lock();
+            let _tables = self.mm().prepare_lock(vma).lock();
             let mine = vma.anon_vma.load(Ordering::Relaxed) == 0;
             if mine {
                 parts.link_locked(vma);

@@ -12,18 +12,19 @@
 //! for under a lock, in the arenas.
 
 use super::trees::part_of;
-use super::{Arena, Arenas, Division, Shelf, Span};
+use crate::arenas::{Arena, Arenas, Division, Shelf};
 use crate::base::config::AddressSpace;
 use crate::base::error::NoMemory;
+use crate::memory::arenas::Span;
 use crate::mm::Mm;
 use crate::space::arenas::look::Held;
 use crate::space::tree::{Node, Tree};
 use crate::system::System;
 use core::ptr::NonNull;
-use minflt_addr::VirtRange;
-use minflt_pgtable::Mmu;
+use minflt_addr::{VirtAddr, VirtRange};
+use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::slab::{Magazine, Pages};
-use minflt_sync::{Ordering, PerCpu, Slab, this_cpu};
+use minflt_sync::{Ordering, PerCpu, Slab};
 
 /// Memory of arenas, of all address spaces.
 #[derive(Debug)]
@@ -188,6 +189,10 @@ impl<M: Mmu> Mm<M> {
         }
         // Before the mark: from that on others count in arenas, whose locks this does not hold.
         self.several_writers.store(1, Ordering::Relaxed);
+        self.links_arenas(
+            arenas,
+            VirtRange::new(VirtAddr(0), VirtAddr(M::Paging::user_end())),
+        );
         // ORDERING: Release; pairs with [divided].
         arenas.divided.store(1, Ordering::Release);
         self.empty(&self.tree);
@@ -204,13 +209,10 @@ impl<M: Mmu> Mm<M> {
         });
     }
 
-    /// Where an mmap goes that may go anywhere: the arena of this CPU, counted downwards from three
-    /// quarters of user space, away from programs and their heaps, and from libraries and stacks.
+    /// Where an mmap goes that may go anywhere: the arena of this CPU.
     pub(crate) fn home(&self) -> Option<VirtRange> {
         let arenas = self.divided()?;
-        let from = u32::from(arenas.geometry.last()) * 3 / 4;
-        let number = from.saturating_sub(this_cpu::<M>()) as u16;
-        let home = arenas.addresses(number);
+        let home = arenas.addresses(arenas.home());
         (!home.is_empty()).then_some(home)
     }
 

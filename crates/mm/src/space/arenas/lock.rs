@@ -5,8 +5,9 @@
 //! if so starts again with theirs as well. Each round the span grows, so there is an end; and what
 //! it finds in the last one is what it holds.
 
-use super::{Arenas, Span};
+use crate::arenas::Arenas;
 use crate::base::config::NegativeControl;
+use crate::memory::arenas::Span;
 use crate::mm::Mm;
 use crate::space::arenas::look::Held;
 use crate::space::vma::Vma;

@@ -25,8 +25,8 @@
 use crate::base::attrs::VmaView;
 use crate::base::config::NegativeControl;
 use crate::entry::walk::Tables;
+use crate::memory::arenas::Span;
 use crate::mm::Mm;
-use crate::space::arenas::Span;
 use crate::space::arenas::lock::{Over, Reading};
 use crate::space::tree::{Beside, End, Found, Hole, Locked, Mapping};
 use crate::space::vma::Vma;

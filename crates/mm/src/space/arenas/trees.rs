@@ -8,9 +8,10 @@
 //! Two VMAs that come into an arena from below, one in place of the other, have the same key there,
 //! its first address. So what goes by a key looks whose record it is.
 
-use super::{Arena, Arenas, Span};
+use crate::arenas::{Arena, Arenas};
 use crate::base::attrs::VmaView;
 use crate::base::error::NoMemory;
+use crate::memory::arenas::Span;
 use crate::mm::Mm;
 use crate::space::arenas::look::Held;
 use crate::space::tree::{Beside, Between, End, Found, Hole, Locked, Node, Tree};

@@ -334,11 +334,11 @@ impl<M: Mmu> Mm<M> {
         lost.map_or(Ok(()), |why| Err(Unbalanced::Links(why)))?;
         walked.objects.nodes = nodes;
         walked.objects.uffds = self.count_contexts();
-        let (kept, mapped) = (self.sizes.raw(), walked.vmas.mapped);
+        let ((kept, vmas), mapped) = (self.sizes_raw(), walked.vmas.mapped);
         if kept != mapped {
             return Err(Unbalanced::Size { kept, mapped });
         }
-        let (kept, found) = (self.sizes.vmas_raw(), walked.objects.vmas);
+        let (kept, found) = (vmas, walked.objects.vmas);
         if kept != found {
             return Err(Unbalanced::Vmas { kept, found });
         }
