@@ -59,6 +59,7 @@ impl<M: Mmu> Mm<M> {
         let arenas = self.divided()?;
         let span = arenas.span_of(range);
         let few = span.numbers().count() <= TOGETHER;
+        // Set before the mark that `divided` has seen, or never.
         let known = arenas.linking.load(Ordering::Relaxed) != 0;
         (few && known).then(|| arenas.each(span).map(|(_, arena)| &arena.part))
     }

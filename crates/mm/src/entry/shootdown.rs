@@ -351,6 +351,7 @@ impl<M: Mmu> Mm<M> {
     #[inline(always)]
     fn linked_arenas(&self) -> Option<&Arenas<M>> {
         let arenas = self.arenas()?;
+        // A CPU that sees it too late is flushed, after what it walks now.
         (arenas.linking.load(Ordering::Relaxed) != 0).then_some(arenas)
     }
 

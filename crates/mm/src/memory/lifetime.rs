@@ -100,8 +100,7 @@ impl<M: Mmu> System<M> {
     pub(crate) fn kept_slots(config: &Config, frames: u64, cpus: u32) -> u16 {
         match config.reclamation {
             Reclamation::RcuBatched if !M::CHECKED => {
-                let share = frames / (8 * u64::from(cpus));
-                (2 * BATCH).min(share) as u16
+                (2 * BATCH).min(share_of_memory(frames, cpus)) as u16
             }
             _ => 0,
         }
@@ -145,8 +144,7 @@ impl<M: Mmu> System<M> {
     /// tables, this many are its part of an eighth of all memory.
     #[must_use]
     pub fn most_deferred(&self) -> u64 {
-        let share = self.usable_frames() / (8 * u64::from(self.machine_cpus()));
-        share.max(LEAST_DEFERRED)
+        share_of_memory(self.usable_frames(), self.machine_cpus()).max(LEAST_DEFERRED)
     }
 
     /// Waits until this CPU has queued no more than `most` callbacks, for some time.
@@ -244,6 +242,11 @@ impl<M: Mmu> System<M> {
 const LEAST_DEFERRED: u64 = 64;
 /// How often a throttled CPU polls for the end of a grace period.
 pub(crate) const WAITS: u32 = 256;
+
+/// A CPU's part of an eighth of all memory, in frames.
+fn share_of_memory(frames: u64, cpus: u32) -> u64 {
+    frames / (8 * u64::from(cpus))
+}
 
 /// Callbacks of a CPU that are worth a grace period where these are to be rare: those of some
 /// hundred mmaps and munmaps, 128 KiB of VMAs and nodes.

@@ -54,8 +54,8 @@
 //!
 //! # Cost
 //! Two loads of lines that do not change, to find a tree. A call over several arenas takes the
-//! lock of each; a VMA that reaches over several takes a record in each. An arena takes 768 bytes
-//! and a leaf of its tree, when it is first used: a third of that is its CPU mask.
+//! lock of each; a VMA that reaches over several takes a record in each. An arena takes some
+//! hundred bytes, of which 256 are its CPU mask, and a leaf of its tree, when it is first used.
 //!
 //! Counts of mappings are kept by the arenas' CPUs ([`crate::memory::sizes`]), flushes to come and
 //! masks of CPUs by the arenas ([`crate::entry::part`]).
