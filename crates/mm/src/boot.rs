@@ -226,8 +226,8 @@ impl<M: Mmu> System<M> {
         Err(BootError::TooSmall { has, needs })
     }
 
-    /// The configuration with the exchange that these CPUs have: chosen when the system starts, so
-    /// that a CPU that can is not made to emulate.
+    /// The configuration with the exchange and the CPU masks that these CPUs have: chosen when the
+    /// system starts, so that a CPU that can is not made to emulate.
     ///
     /// Emulation beside a walker that writes entries is sound on one CPU only, as the posting of
     /// 2004 has it for the 386: that CPU's walker does nothing between the compare and the store.
@@ -244,10 +244,16 @@ impl<M: Mmu> System<M> {
         if exchange == ExchangeBy::Emulated && written && at.cpus() > 1 {
             return Err(Config::EMULATED_BESIDE_HARDWARE);
         }
-        if config.cpu_masks == CpuMasks::Arenas && M::tlb(at, 0).is_none() {
-            return Err(Config::ARENAS_UNSEEN);
-        }
-        Ok(Config { exchange, ..config })
+        // Hardware that walks by itself takes no fault in an arena that is new to the CPU.
+        let cpu_masks = match M::tlb(at, 0) {
+            Some(_) => config.cpu_masks,
+            None => CpuMasks::Space,
+        };
+        Ok(Config {
+            exchange,
+            cpu_masks,
+            ..config
+        })
     }
 
     fn exchanges_of(config: &Config) -> Exchanges {

@@ -39,7 +39,8 @@
 //! - Plain data passes the access hook without its value, so it is written at once, before what its
 //!   CPU holds. Nobody can tell: whoever may look at plain data has taken a lock that the writer
 //!   let go, or found it by a word that the writer stored, after both; and that store is held
-//!   behind the earlier ones.
+//!   behind the earlier ones. A store to a word of an object that is freed,
+//!   written as a whole or copied byte by byte reaches memory before that.
 //! - Contents of user pages are stored at once as well, so the buffer drains before.
 //! - What oracles keep is no part of the machine. They see the words of a CPU as that CPU does.
 //!
@@ -169,6 +170,18 @@ impl Core {
     pub(crate) fn drain(&mut self, cpu: u32) {
         while self.buffers.holds(cpu) {
             self.drain_one(cpu);
+        }
+    }
+
+    /// Everything that `cpu` holds reaches memory, if some of it goes to these bytes.
+    pub(crate) fn drain_within(&mut self, cpu: u32, at: usize, len: usize) {
+        let within = |held: &Held| {
+            let start = held.at.start();
+            start < at + len && at < start + held.at.len()
+        };
+        let mut held = self.buffers.cpus.get(cpu as usize).into_iter().flatten();
+        if held.any(within) {
+            self.drain(cpu);
         }
     }
 

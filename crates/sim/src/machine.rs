@@ -291,10 +291,16 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
 
     #[inline]
     fn freed(at: *const u8, len: usize) {
+        words::drain_within(at, len);
         traced::<CHECKED>(|world| {
             let len = len as u32;
             world.remark(at as usize, |place| Event::Frees { place, len });
         });
+    }
+
+    #[inline]
+    fn copied(at: *const u8, len: usize) {
+        words::drain_within(at, len);
     }
 
     fn violation(text: fmt::Arguments<'_>) -> ! {

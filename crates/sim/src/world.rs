@@ -322,25 +322,30 @@ impl<'a> World<'a> {
 
     /// The word at `at` as the caller sees it, where that is not what memory holds.
     pub(crate) fn held(&self, at: Peek) -> Option<u64> {
-        let mut core = self.core.borrow_mut();
-        let cpu = core.tasks[self.current.get() as usize].cpu;
-        core.held(cpu, at)
+        self.as_cpu(|core, cpu| core.held(cpu, at))
     }
 
     /// The word at `at` becomes `value` where the caller holds it back; whether it does.
     pub(crate) fn poke(&self, at: Peek, value: u64) -> bool {
+        self.as_cpu(|core, cpu| core.poke(cpu, at, value))
+    }
+
+    fn as_cpu<R>(&self, ask: impl FnOnce(&mut Core, u32) -> R) -> R {
         let mut core = self.core.borrow_mut();
         let cpu = core.tasks[self.current.get() as usize].cpu;
-        core.poke(cpu, at, value)
+        ask(&mut core, cpu)
     }
 
     /// What the caller's CPU holds back reaches memory.
     pub(crate) fn drain(&self) {
         if self.buffers {
-            let mut core = self.core.borrow_mut();
-            let cpu = core.tasks[self.current.get() as usize].cpu;
-            core.drain(cpu);
+            self.as_cpu(Core::drain);
         }
+    }
+
+    /// The same, if it holds back any of these bytes. Only where stores may be held back.
+    pub(crate) fn drain_within(&self, at: *const u8, len: usize) {
+        self.as_cpu(|core, cpu| core.drain_within(cpu, at as usize, len));
     }
 
     pub(crate) fn park(&self) {

@@ -354,6 +354,11 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     #[inline(always)]
     fn freed(_at: *const u8, _len: usize) {}
 
+    /// The object of `len` bytes at `at`, which has words that were stored atomically, is about to
+    /// be copied byte by byte. No access, and free.
+    #[inline(always)]
+    fn copied(_at: *const u8, _len: usize) {}
+
     /// A remark on what the context does from here on. Nothing where no time is accounted.
     #[inline(always)]
     fn phase(_phase: Phase) {}

@@ -12,32 +12,39 @@
 //! # Protocol
 //! A free slot holds the next free slot's address in its first 8 bytes. A CPU's own stack is
 //! touched by its CPU only; the pages under their lock, a batch of slots at a time. Pages are given
-//! back once it is released.
+//! back once it is released. Where a CPU keeps many slots, it takes all of a fresh page, without
+//! the lock, unless a hint says that there are slots under it.
 //!
 //! # Why it is correct
 //! A slot is in exactly one stack or in use, and a page with all its slots in its own stack has
-//! none in use. Type stability: a slab with [`Pages::Stay`] frees no page, and
+//! none in use. A page taken whole is as one whose slots were taken one by one: in no list until
+//! the first comes back. The hint may be old: then a page is taken in vain, or the lock.
+//!
+//! Type stability: a slab with [`Pages::Stay`] frees no page, and
 //! [`PageSource::slab_page_back`] may let a page wait for readers. The bytes that readers of a
 //! freed object may still read, [`SlabObject::KEPT`], are written neither at free nor at reuse;
 //! only the owner sets them, atomically.
 //!
 //! # Cost
 //! Usually a pop or push on a line of this CPU; one lock per [`BATCH`] objects beyond that, and a
-//! line of the page for each of them. What a CPU keeps is 32 slots, or what [`Slab::keeping`] says.
+//! line of the page for each of them. What a CPU keeps is 32 slots, or what [`Slab::keeping`] says;
+//! with more, a load of a shared line for each fresh page.
 //!
 //! Linux: mm/slub.c (a list of free objects in each page; empty pages go back but for
 //! `min_partial` of them), with the magazines of Bonwick's vmem paper in front.
 
 mod owned;
 mod pages;
+mod source;
 
-use crate::callback::Callback;
+use crate::atomic::Atomic;
 use crate::counter::Counter;
 use crate::lockdep::order::SlabLock;
 use crate::machine::Machine;
 use crate::percpu::PerCpu;
 use crate::plain::Plain;
-use crate::spin::SpinLock;
+use crate::prim::Ordering;
+use crate::spin::{SpinGuard, SpinLock};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
@@ -46,9 +53,13 @@ use core::panic::Location;
 use core::ptr::{NonNull, with_exposed_provenance_mut};
 pub use owned::Owned;
 use pages::{Chain, Fresh, Partial, Stack, slot_bytes};
+pub use source::{PageSource, SpentPage};
 
 /// Slots moved between a CPU and the shared stack at once.
 pub const BATCH: u32 = 16;
+
+/// Slots that a CPU keeps, of a slab that is not told to keep more.
+const FEW: u16 = 2 * BATCH as u16;
 
 /// Bytes at the end of a slab's page that are no slots.
 pub const FOOT: usize = size_of::<pages::Foot>();
@@ -94,53 +105,12 @@ impl Kept {
     }
 }
 
-/// A page none of whose objects is in use, on its way back: made once for each time that a slab
-/// has got the page.
-#[derive(Debug)]
-pub struct SpentPage {
-    base: NonNull<u8>,
-    callback: NonNull<Callback>,
-}
-
-impl SpentPage {
-    /// Where it begins.
-    #[must_use]
-    pub const fn base(&self) -> NonNull<u8> {
-        self.base
-    }
-
-    /// A callback that lies in the page, which can wait for readers that may still look at some of
-    /// its objects.
-    #[must_use]
-    pub const fn callback(&self) -> NonNull<Callback> {
-        self.callback
-    }
-}
-
-/// Where a slab gets its pages.
-pub trait PageSource {
-    /// One page for slab number `slab`, aligned to its size, a power of two, with its provenance
-    /// exposed; `None` when memory is short.
-    fn slab_page(&self, slab: u8) -> Option<NonNull<[u8]>>;
-
-    /// Takes a page back that came from [`PageSource::slab_page`] for slab number `slab`.
-    fn slab_page_back(&self, slab: u8, page: SpentPage);
-
-    /// Whether the object at `at` lies in a page that slab number `slab` has from here.
-    fn has(&self, slab: u8, at: NonNull<u8>) -> bool;
-
-    /// Whether an object asked for at `site` shall be refused, though there may be memory. Asked
-    /// only where runs are checked, for tests.
-    fn refuses(&self, site: &'static Location<'static>) -> bool {
-        let _ = site;
-        false
-    }
-}
-
 /// A slab of objects of type `T`.
 pub struct Slab<T, M: Machine> {
     cpus: PerCpu<Magazine<M>, M>,
     shared: SpinLock<Partial<T>, SlabLock, M>,
+    /// Whether there are slots under the lock: a hint, of a slab of which CPUs keep many.
+    some: Atomic<u32, M>,
     number: u8,
     pages: Pages,
     /// Slots that a CPU keeps at most. Immutable.
@@ -204,20 +174,29 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
     pub fn new(number: u8, cpus: PerCpu<Magazine<M>, M>, pages: Pages) -> Self {
         Self {
             cpus,
-            shared: SpinLock::new(Partial::new()),
+            shared: SpinLock::new(Partial::new(0)),
+            some: Atomic::new(0),
             number,
             pages,
-            keeps: 2 * BATCH as u16,
+            keeps: FEW,
             object: PhantomData,
         }
     }
 
     /// The same, of which a CPU keeps up to `slots` free ones for itself, or 32 if those are more:
-    /// where it frees many at once, and needs as many again.
+    /// where it frees many at once, and needs as many again. It has pages of `bytes` bytes.
     #[must_use]
-    pub fn keeping(self, slots: u16) -> Self {
-        let keeps = self.keeps.max(slots);
-        Self { keeps, ..self }
+    pub fn keeping(self, (slots, bytes): (u16, usize)) -> Self {
+        Self {
+            shared: SpinLock::new(Partial::new(bytes)),
+            keeps: self.keeps.max(slots),
+            ..self
+        }
+    }
+
+    /// Whether CPUs keep many slots, and take whole pages.
+    const fn keeps_many(&self) -> bool {
+        self.keeps > FEW
     }
 
     /// Places `value` in a slot, but for [`SlabObject::KEPT`]; gives it back when memory is short.
@@ -275,6 +254,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
             size_of::<T>(),
             crate::machine::Kind::PlainWrite,
         );
+        M::copied(from.as_ptr().cast(), size_of::<T>());
         // SAFETY: the slot is free, of a `T`'s size and alignment, and now the caller's; 1 of this
         // function.
         unsafe { object.copy_from_nonoverlapping(from, 1) };
@@ -364,13 +344,35 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
 
     /// Puts some slots, if there are any, on this CPU's stack.
     fn fill(&self, stack: &mut Stack, pages: &impl PageSource) {
-        if self.take_some(stack, None) {
+        // ORDERING: Relaxed; a hint.
+        let alone = self.keeps_many() && self.some.load(Ordering::Relaxed) == 0;
+        if !alone && self.take_some(stack, None) {
             return;
         }
-        if let Some(page) = pages.slab_page(self.number) {
-            // SAFETY: 1: a fresh page, without other users.
-            let fresh = unsafe { Fresh::new(page) };
+        let Some(page) = pages.slab_page(self.number) else {
+            if alone {
+                self.take_some(stack, None);
+            }
+            return;
+        };
+        // SAFETY: 1: a fresh page, without other users.
+        let fresh = unsafe { Fresh::<T>::new(page) };
+        if self.keeps_many() {
+            fresh.take_all(stack);
+        } else {
             self.take_some(stack, Some(fresh));
+        }
+    }
+
+    /// Says whether there are slots under the lock, which the caller has.
+    fn hint(&self, shared: &SpinGuard<'_, Partial<T>, SlabLock, M>) {
+        if !self.keeps_many() {
+            return;
+        }
+        let some = u32::from(!shared.is_empty());
+        // ORDERING: Relaxed, here and below; a hint, written under the lock.
+        if self.some.load(Ordering::Relaxed) != some {
+            self.some.store(some, Ordering::Relaxed);
         }
     }
 
@@ -388,6 +390,7 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
             // SAFETY: 1: just taken out of its page.
             unsafe { stack.push(slot.as_ptr()) };
         }
+        self.hint(&shared);
         stack.len > had
     }
 
@@ -424,7 +427,9 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
             let left_over = self.share_some(stack);
             // Pages go back when something is freed.
             if !left_over.is_empty() {
-                self.shared.lock().keep(left_over);
+                let mut shared = self.shared.lock();
+                shared.keep(left_over);
+                self.hint(&shared);
             }
         }
     }
@@ -439,10 +444,12 @@ impl<T: SlabObject, M: Machine> Slab<T, M> {
                 unsafe { shared.put::<M>(slot) };
             }
         }
-        match self.pages {
+        let left_over = match self.pages {
             Pages::Leave => shared.left_over(),
             Pages::Stay => Chain::EMPTY,
-        }
+        };
+        self.hint(&shared);
+        left_over
     }
 
     /// Whether a test may refuse what is asked for.

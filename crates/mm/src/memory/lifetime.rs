@@ -96,14 +96,15 @@ impl<M: Mmu> System<M> {
     }
 
     /// Free slots of a slab that a CPU keeps: what one grace period frees, and as much again, where
-    /// it frees much.
-    pub(crate) fn kept_slots(config: &Config, frames: u64, cpus: u32) -> u16 {
-        match config.reclamation {
+    /// it frees much. And bytes of a page of them.
+    pub(crate) fn kept_slots(config: &Config, frames: u64, cpus: u32) -> (u16, usize) {
+        let slots = match config.reclamation {
             Reclamation::RcuBatched if !M::CHECKED => {
                 (2 * BATCH).min(share_of_memory(frames, cpus)) as u16
             }
             _ => 0,
-        }
+        };
+        (slots, M::Paging::page() as usize)
     }
 
     /// Callbacks that this CPU has queued and not run.

@@ -71,6 +71,17 @@ pub(super) fn before(at: *const u8, len: usize, kind: Kind) {
     if let Some(world) = here::here() {
         world.access(at, len, kind);
     }
+    if kind == Kind::PlainWrite {
+        drain_within(at, len);
+    }
+}
+
+/// These bytes become something else, or are copied, and that is no access.
+#[inline]
+pub(super) fn drain_within(at: *const u8, len: usize) {
+    if let Some(world) = buffered() {
+        world.drain_within(at, len);
+    }
 }
 
 /// [`minflt_sync::Machine::load`].

@@ -123,6 +123,18 @@ impl<T: SlabObject> Fresh<T> {
     }
 }
 
+impl<T> Fresh<T> {
+    /// Puts all its slots on a stack. The page is in no list, as one all of whose slots are taken.
+    pub(super) fn take_all(mut self, stack: &mut Stack) {
+        // SAFETY: nobody else has the page.
+        let foot = unsafe { self.foot.as_mut() };
+        while let Some(slot) = foot.free.pop() {
+            // SAFETY: 1: just taken out of its page.
+            unsafe { stack.push(slot.as_ptr()) };
+        }
+    }
+}
+
 /// Slots of a `T` in a page of so many bytes.
 const fn slots<T>(bytes: usize) -> u32 {
     ((bytes - size_of::<Foot>()) / slot_bytes::<T>()) as u32
@@ -136,7 +148,7 @@ pub(super) struct Partial<T> {
     /// Pages with all.
     all: *mut Foot,
     spare: u32,
-    /// The size of a page; 0 before the first.
+    /// The size of a page; 0 before it is known.
     bytes: usize,
     object: PhantomData<fn() -> T>,
 }
@@ -145,14 +157,20 @@ pub(super) struct Partial<T> {
 unsafe impl<T> Send for Partial<T> {}
 
 impl<T: SlabObject> Partial<T> {
-    pub(super) const fn new() -> Self {
+    /// Without pages, which will have so many bytes, or as many as the first that is added.
+    pub(super) const fn new(bytes: usize) -> Self {
         Self {
             some: null_mut(),
             all: null_mut(),
             spare: 0,
-            bytes: 0,
+            bytes,
             object: PhantomData,
         }
+    }
+
+    /// Whether there is no free slot.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.some.is_null() && self.all.is_null()
     }
 
     /// One more page.

@@ -78,7 +78,8 @@ impl<M: Mmu> Frames<M> {
         let (node, place) = (u64::from(number / per_node), u64::from(number % per_node));
         let node_end = (share * (node + 1)).min(len).saturating_sub(kept);
         let part = part(share, per_node);
-        let start = (share * node + part * place).max(reserved);
+        // Parts are rounded up: the last ones may have nothing left.
+        let start = (share * node + part * place).max(reserved).min(node_end);
         let end = share * node + part * (place + 1);
         let end = end.min(node_end).max(start);
         Zone::new(table, first + start..first + end, first..first + run)
