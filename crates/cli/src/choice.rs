@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn each_wrong_word_gets_one_line_that_says_what_is_right() {
-        assert_snapshot!(refused(era_list("linux-9.9")), @"unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-3.7, numa-balancing-2012, anon-vma-2012, linux-3.14, fault-around-2014, linux-4.13, spf-2017, linux-5.19, hugetlb-vma-lock-2022, linux-6.4, linux-6.15, best");
+        assert_snapshot!(refused(era_list("linux-9.9")), @"unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-3.7, numa-balancing-2012, anon-vma-2012, linux-3.14, fault-around-2014, linux-4.13, spf-2017, linux-5.19, hugetlb-vma-lock-2022, linux-6.4, linux-6.15, minflt, best");
         let wrong = Choices {
             rss: Some("exact".into()),
             ..choices("best")

@@ -12,7 +12,7 @@ use minflt_addr::VirtAddr;
 use minflt_differential::history::{Did, Event, State, explain};
 use minflt_differential::random::Random;
 use minflt_host::{Host, HostInstance, HostOptions, Prefault};
-use minflt_mm::config::{AddressSpace, CpuMasks, Linking, Reclamation, Unmap};
+use minflt_mm::config::{AddressSpace, Unmap};
 use minflt_mm::{
     Advice, Config, NegativeControl, Place, Prot, Signal, System, Thread, era,
     eras_without_migration,
@@ -152,12 +152,11 @@ fn fresh() -> Pages {
     vec![BTreeSet::from([State::Mapped(RW, 0)]); PAGES as usize]
 }
 
+/// What a page may hold after events, of what it may hold before.
+type Explain = fn(&BTreeSet<State>, &[Event]) -> BTreeSet<State>;
+
 /// What each page may hold after `events`, or the page that none explains.
-fn explained(
-    before: &Pages,
-    events: &[Event],
-    by: fn(&BTreeSet<State>, &[Event]) -> BTreeSet<State>,
-) -> Result<Pages, String> {
+fn explained(before: &Pages, events: &[Event], by: Explain) -> Result<Pages, String> {
     let mut after = Vec::new();
     for (page, before) in (0..).zip(before) {
         let here: Vec<Event> = events.iter().filter(|e| e.page == page).copied().collect();
@@ -199,6 +198,13 @@ fn explain_downgraded(before: &BTreeSet<State>, events: &[Event]) -> BTreeSet<St
         ends.extend(explain(before, &some));
     }
     ends
+}
+
+const fn by_the_calls_of(config: &Config) -> Explain {
+    match config.unmap {
+        Unmap::Downgrade => explain_downgraded,
+        Unmap::Exclusive => explain,
+    }
 }
 
 /// Threads that really run beside each other, round by round.
@@ -245,10 +251,7 @@ fn on_real_threads(config: Config, seed: u64, ranges: Ranges) -> Result<(), Stri
     for round in 0..ROUNDS as usize {
         let events = histories.iter().flat_map(|rounds| &rounds[round]);
         let events: Vec<Event> = events.copied().collect();
-        let by = match config.unmap {
-            Unmap::Downgrade => explain_downgraded,
-            Unmap::Exclusive => explain,
-        };
+        let by = by_the_calls_of(&config);
         pages = explained(&pages, &events, by).map_err(|why| format!("round {round}: {why}"))?;
     }
     let thread = mm.thread();
@@ -269,17 +272,22 @@ fn on_real_threads(config: Config, seed: u64, ranges: Ranges) -> Result<(), Stri
         .map_err(|error| error.to_string())
 }
 
-/// Each era, and one in arenas of 4 pages, which meet in the middle of the pages that are used.
+/// Each era, and one in arenas of 4 pages, which meet in the middle of the pages that are used:
+/// with an munmap that is one step, and with one that is not.
 fn configs() -> impl Iterator<Item = (&'static str, Config)> {
     let in_arenas = Config {
         address_space: AddressSpace::ArenasSmall,
-        cpu_masks: CpuMasks::Arenas,
-        linking: Linking::EveryParent,
-        reclamation: Reclamation::RcuBatched,
-        ..era("spf-2017").expect("an era").config
+        ..era("minflt").expect("an era").config
+    };
+    let in_one_step = Config {
+        unmap: Unmap::Exclusive,
+        ..in_arenas
     };
     let eras = eras_without_migration().map(|era| (era.name, era.config));
-    eras.chain([("spf-2017 in small arenas", in_arenas)])
+    eras.chain([
+        ("minflt in small arenas", in_arenas),
+        ("minflt in small arenas, munmap in one step", in_one_step),
+    ])
 }
 
 #[test]
@@ -339,7 +347,7 @@ fn explored<const CHECKED: bool>(
             return report;
         }
         let ledger = sys.check_ledger(&[&mm]).map_err(|error| error.to_string());
-        let judged = explained(&fresh(), &events.borrow(), explain);
+        let judged = explained(&fresh(), &events.borrow(), by_the_calls_of(&config));
         if let Err(text) = judged.map(drop).and(ledger.map(drop)) {
             report.outcome = Outcome::Violation(text);
         }
@@ -352,7 +360,7 @@ fn explored_schedules_have_an_order() {
     for (name, config) in configs() {
         for (seed, ranges) in [(1, Ranges::Disjoint), (2, Ranges::Overlapping)] {
             let budget = Budget {
-                schedules: 150,
+                schedules: 600,
                 seed,
             };
             let tasks = |random: &mut Random| {

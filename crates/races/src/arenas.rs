@@ -99,6 +99,22 @@ pub(super) fn discards<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     ])
 }
 
+/// P71: an address space is divided between two first faults of a mapping.
+pub(super) fn division_prepare<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
+    stage.map(0, 2);
+    plays(vec![
+        boxed(move || {
+            let stored = stage.thread().store(stage.page(0), 1);
+            assert!(stored.is_ok(), "mapped");
+        }),
+        boxed(move || {
+            let [thread, _other] = [stage.thread(), stage.thread()];
+            again(stage, 2, 3);
+            assert!(thread.store(stage.page(1), 2).is_ok(), "mapped");
+        }),
+    ])
+}
+
 /// Maps pages `from..to` in place of whatever is there.
 fn again<P: Paging>(stage: Stage<'_, P>, from: u64, to: u64) {
     let place = Place::Fixed(stage.page(from));

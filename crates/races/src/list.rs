@@ -90,6 +90,15 @@ const DIVIDED: About = About {
     ..MEMORY
 };
 
+/// The same, where one of several first faults allocates an anon_vma.
+const DIVIDED_PREPARERS: About = About {
+    staged: |config| Config {
+        anon_vma_preparation: AnonVmaPreparation::OneFault,
+        ..in_arenas(config, AddressSpace::Arenas)
+    },
+    ..MEMORY
+};
+
 /// An address space in small arenas, which know their CPUs.
 const MASKS: About = About {
     staged: |config| with_masks(in_arenas(config, AddressSpace::ArenasSmall)),
@@ -254,6 +263,9 @@ races! {
         "a CPU uses what it buffered before the division, and munmap does not know of it";
     "P70", "arena-discards", arenas::discards, OtherFlushIgnored, "spf-2017", about: MASKS =>
         "a discard that found nothing returns while another CPU still reaches the page";
+    "P71", "arena-division-prepare", arenas::division_prepare, PreparesUndivided, "spf-2017",
+        about: DIVIDED_PREPARERS =>
+        "two first faults each give their VMA an anon_vma, under the locks of before and after";
     "P9-age", "age-munmap", vma_scenes::age_unmap, AgeHoles, "linux-4.13", seed: 2 =>
         "a walk under mmap_lock goes on in a table that munmap frees under the same lock";
     "P20", "around-truncate", files::around_truncate, TruncateUnmapsOnce, "fault-around-2014",

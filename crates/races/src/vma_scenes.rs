@@ -53,14 +53,15 @@ pub(super) fn link_unmap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     ])
 }
 
-/// P64: the first faults of a mapping, without a lock, beside munmap of it.
+/// P64: the first stores to a mapping, without a lock, beside munmap of it.
 pub(super) fn prepare_unmap<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     stage.map(0, 2);
     plays(vec![
         boxed(move || {
             let thread = stage.thread();
-            zero_or_nothing(stage, &thread, 0);
-            zero_or_nothing(stage, &thread, 1);
+            for page in 0..2 {
+                let _stored = thread.store(stage.page(page), 1);
+            }
         }),
         boxed(move || {
             stage.unmap(0, 2);

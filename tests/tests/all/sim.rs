@@ -142,6 +142,7 @@ fn disjoint_faults_write_a_known_number_of_shared_lines() {
         ("hugetlb-vma-lock-2022", 1, 2, 1),
         ("linux-6.4", 1, 2, 0),
         ("linux-6.15", 1, 2, 0),
+        ("minflt", 0, 0, 0),
     ];
     // Fault-around has nothing to do with anonymous memory.
     assert_eq!(table.len(), eras_without_files().count());

@@ -39,9 +39,9 @@
 //! one that came back may be interrupted needlessly. So a CPU never has to find the arenas that it
 //! is in. A flush of more than a few arenas asks all CPUs of the address space.
 //!
-//! On hardware that walks by itself this needs a root table for each CPU, which is not built: the
-//! machine is refused. What it would cost is modelled, by the fault; what it would take, two tables
-//! for each CPU, is not.
+//! On hardware that walks by itself this needs a root table for each CPU, which is not built: there
+//! a system starts with `space`. What it would cost is modelled, by the fault; what it would take,
+//! two tables for each CPU, is not.
 //!
 //! A CPU may have buffered anything before the division. So the call that divides first makes CPUs
 //! join arenas as they walk, then flushes everything on all CPUs, and only then marks the address

@@ -26,10 +26,12 @@ impl<M: Mmu> Fault<'_, M> {
             return Ok(());
         }
         match stable.can() {
-            Can::Look => self.prepare_or(stable, Why::NoAnonVma),
+            // The posting of 2017 falls back for a load, too.
+            Can::Look if !self.prepares_once() => Err(Why::NoAnonVma.into()),
             // Only a frame of its own needs one. Linux: do_anonymous_page; under a VMA's lock
             // since v6.10.
-            Can::GrowTables | Can::Grow if self.access == Access::Read => Ok(()),
+            _ if self.access == Access::Read => Ok(()),
+            Can::Look => self.prepare_or(stable, Why::NoAnonVma),
             Can::GrowTables
                 if self
                     .mm
@@ -50,11 +52,15 @@ impl<M: Mmu> Fault<'_, M> {
     /// this reason.
     #[inline(always)]
     fn prepare_or(&self, stable: &Stable<'_, M>, why: Why) -> Result<(), Stop> {
-        let one = AnonVmaPreparation::OneFault;
-        if self.mm.system().config.anon_vma_preparation == one && stable.try_prepare_anon_vma()? {
+        if self.prepares_once() && stable.try_prepare_anon_vma()? {
             return Ok(());
         }
         Err(why.into())
+    }
+
+    #[inline(always)]
+    fn prepares_once(&self) -> bool {
+        self.mm.system().config.anon_vma_preparation == AnonVmaPreparation::OneFault
     }
 
     /// The leaf entry; missing tables above it are linked where the lock mode permits.

@@ -85,4 +85,17 @@ const STORIES: &[Story] = &[
             ORIGIN,
         ],
     ),
+    story(
+        "P71",
+        StaleRead,
+        &["a first store", "mmap that divides, then a first store"],
+        [
+            "A fault without a lock is about to give its VMA an anon_vma, under the address \
+             space's lock for that. The address space is divided, and another fault of the VMA \
+             takes the lock of its arena: each gives it one, and one is lost.",
+            "once mmap_lock is held, look whether the lock is still the right one; the division \
+             holds mmap_lock for writing.",
+            ORIGIN,
+        ],
+    ),
 ];

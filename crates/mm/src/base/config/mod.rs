@@ -240,7 +240,8 @@ choices! {
         /// Those that run the address space (Linux).
         Space = "space",
         /// Those of them that have used an arena of what is flushed. A CPU's first access in an
-        /// arena is a fault.
+        /// arena is a fault. As `space` where the machine broadcasts invalidations, and where
+        /// hardware walks the tables by itself.
         Arenas = "arenas",
     }
 }

@@ -39,6 +39,9 @@ negative_controls! {
     /// A speculative fault gives its VMA an anon_vma without checking, with `mmap_lock` held,
     /// whether that VMA has changed.
     PreparesUnchecked = "prepares-unchecked",
+    /// A speculative fault gives its VMA an anon_vma without checking, with `mmap_lock` held,
+    /// whether the address space was divided, and the lock for that is another one.
+    PreparesUndivided = "prepares-undivided",
     /// A call that covers several arenas takes the lock of the first only.
     FirstArenaOnly = "first-arena-only",
     /// A call takes the arenas of its range, however far the mappings there reach.

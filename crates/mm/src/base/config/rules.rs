@@ -159,14 +159,6 @@ impl Config {
         }
     }
 
-    /// Refused at boot where the hardware walks the tables.
-    pub const ARENAS_UNSEEN: Illegal = Illegal {
-        mix: "cpu-masks arenas on CPUs that walk page tables in hardware",
-        reason: "a walk shows nobody which arena it is in: each CPU would need a root table of its \
-                 own",
-        remedy: "use cpu-masks space, or a machine whose walks are software: host or sim",
-    };
-
     /// Refused at boot on several CPUs whose hardware writes PTEs.
     pub const EMULATED_BESIDE_HARDWARE: Illegal = Illegal {
         mix: "exchange emulated on several CPUs whose hardware sets accessed and dirty bits",

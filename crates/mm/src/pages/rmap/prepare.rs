@@ -26,6 +26,10 @@
 //! readers of a VMA's links need not know which it was. Only one fault links: the last look is
 //! under `page_table_lock`, which every fault that links holds.
 //!
+//! The lock is that of one moment: an address space that is divided has one for each arena. Who
+//! holds `mmap_lock` when it is chosen has the right one, since dividing takes that for writing; a
+//! speculative fault chooses before, and so asks again after step 2.
+//!
 //! A sampled VMA can be taken out before step 2; an anon_vma that it gets later would never be
 //! unlinked. Writers hold `mmap_lock` for writing, or for reading with the VMA marked as changing
 //! for ever, until they are done with it: so it is unchanged as long as step 3 finds it unchanged.
@@ -108,10 +112,15 @@ impl<M: Mmu> Mm<M> {
         vma: &Vma<M>,
         unchanged: impl Fn() -> bool,
     ) -> Result<Prepared, NoMemory> {
-        self.as_one_fault(vma, |tables| {
+        let lock = self.prepare_lock(vma);
+        Self::as_one_fault(vma, lock, |tables| {
             let Some(guard) = self.try_read(vma.view().range) else {
                 return Ok(Prepared::NotNow);
             };
+            let same = core::ptr::eq(lock, self.prepare_lock(vma));
+            if !same && !self.system().lacks(NegativeControl::PreparesUndivided) {
+                return Ok(Prepared::NotNow);
+            }
             if !unchanged() && !self.system().lacks(NegativeControl::PreparesUnchecked) {
                 return Ok(Prepared::NotNow);
             }
@@ -121,7 +130,8 @@ impl<M: Mmu> Mm<M> {
 
     /// What a VMA gets its anon_vma under: `page_table_lock`; in a divided address space, the lock
     /// for that of the arena where the VMA starts. If the start changes meanwhile, `unchanged` says
-    /// so to those without a lock, and those with one see to it that it does not.
+    /// so to those without a lock, and those with one see to it that it does not. Those without
+    /// `mmap_lock` ask again with it: the address space may have been divided meanwhile (P71).
     fn prepare_lock(&self, vma: &Vma<M>) -> &PtLock<M> {
         if !self.has_several_writers() {
             return &self.page_table_lock;
@@ -133,13 +143,12 @@ impl<M: Mmu> Mm<M> {
 
     /// Calls `prepare` with `page_table_lock` held, unless the VMA gets an anon_vma before.
     fn as_one_fault(
-        &self,
         vma: &Vma<M>,
+        lock: &PtLock<M>,
         prepare: impl FnOnce(Locked<'_, M>) -> Result<Prepared, NoMemory>,
     ) -> Result<Prepared, NoMemory> {
         // ORDERING: Acquire; pairs with [vma-anon-vma].
         let has_one = || vma.anon_vma.load(Ordering::Acquire) != 0;
-        let lock = self.prepare_lock(vma);
         while !has_one() {
             lock.wait_free();
             if has_one() {
@@ -161,10 +170,8 @@ impl<'h, M: Mmu> Held<'h, M> {
         match self.system().config.anon_vma_preparation {
             AnonVmaPreparation::EachFault => self.prepare_unlocked(vma),
             AnonVmaPreparation::OneFault => {
-                match self
-                    .mm()
-                    .as_one_fault(vma, |tables| self.prepare_locked(vma, tables))?
-                {
+                let lock = self.mm().prepare_lock(vma);
+                match Mm::as_one_fault(vma, lock, |tables| self.prepare_locked(vma, tables))? {
                     Prepared::Yes => Ok(()),
                     Prepared::NotNow => self.prepare_unlocked(vma),
                 }
