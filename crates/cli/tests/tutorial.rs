@@ -59,7 +59,8 @@ fn the_tutorial_prints_what_stands_there() {
     trycmd::TestCases::new().case(format!("{ROOT}/docs/tutorial.md"));
 }
 
-/// Command lines: those of code blocks, without what explains them, and `those in text`.
+/// Command lines: those of code blocks, without what explains them and without what they print, and
+/// `those in text`.
 fn commands(file: &str) -> Vec<String> {
     let text = fs::read_to_string(format!("{ROOT}/{file}")).expect("there");
     let mut inside = false;
@@ -78,12 +79,17 @@ fn commands(file: &str) -> Vec<String> {
             found.push(line);
         }
     };
-    let mut spoken = String::new();
+    let (mut spoken, mut prompts) = (String::new(), false);
     for line in text.lines() {
         if line.starts_with("```") {
             inside = !inside;
+            prompts = line == "```console";
         } else if inside {
-            add(line.trim_start_matches("$ "));
+            match line.strip_prefix("$ ") {
+                Some(command) => add(command),
+                None if !prompts => add(line),
+                None => {}
+            }
         } else {
             spoken += &format!("{line} ");
         }

@@ -99,20 +99,25 @@ pub(super) fn discards<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
     ])
 }
 
-/// P71: an address space is divided between two first faults of a mapping.
+/// P71: an address space is divided while two threads touch mappings for the first time.
 pub(super) fn division_prepare<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
-    stage.map(0, 2);
-    plays(vec![
+    const MAPPINGS: [u64; 4] = [0, 2, 4, 6];
+    for page in MAPPINGS {
+        stage.map(page, page + 1);
+    }
+    let touches = || {
         boxed(move || {
-            let stored = stage.thread().store(stage.page(0), 1);
-            assert!(stored.is_ok(), "mapped");
-        }),
-        boxed(move || {
-            let [thread, _other] = [stage.thread(), stage.thread()];
-            again(stage, 2, 3);
-            assert!(thread.store(stage.page(1), 2).is_ok(), "mapped");
-        }),
-    ])
+            let thread = stage.thread();
+            for page in MAPPINGS {
+                assert!(thread.store(stage.page(page), 1).is_ok(), "mapped");
+            }
+        })
+    };
+    let divides = boxed(move || {
+        let _two = [stage.thread(), stage.thread()];
+        again(stage, 8, 9);
+    });
+    plays(vec![touches(), touches(), divides])
 }
 
 /// Maps pages `from..to` in place of whatever is there.

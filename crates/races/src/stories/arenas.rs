@@ -88,7 +88,7 @@ const STORIES: &[Story] = &[
     story(
         "P71",
         StaleRead,
-        &["a first store", "mmap that divides, then a first store"],
+        &["first stores", "first stores", "mmap that divides"],
         [
             "A fault without a lock is about to give its VMA an anon_vma, under the address \
              space's lock for that. The address space is divided, and another fault of the VMA \
