@@ -186,7 +186,7 @@ fn pages_without_objects_go_back() {
     let slab: Slab<Object, M> = Slab::new(3, per_cpu(&at, 0, |_| Magazine::new()), Leave);
     let stays: Slab<Object, M> = Slab::new(3, per_cpu(&at, 1 << 12, |_| Magazine::new()), Stay);
     let keeps: Slab<Object, M> = Slab::new(3, per_cpu(&at, 2 << 12, |_| Magazine::new()), Leave);
-    let keeps = keeps.keeping((200, 1 << 12));
+    let keeps = keeps.keeping((40, 1 << 12));
     let _cpu = at.enter(0);
     let pages = Pages::new(&at, 1 << 10);
     for (slab, some_left) in [
