@@ -2,7 +2,7 @@
 //!
 //! Start with [`System::boot`], make an address space with [`System::new_mm`], become one of its
 //! threads with [`Mm::thread`]. How faults are synchronized is a [`Config`], chosen when the system
-//! starts; [`ERAS`] names the generations of Linux's.
+//! starts; [`ERAS`] names the generations of Linux's, and this project's own.
 //!
 //! # What is called where
 //!

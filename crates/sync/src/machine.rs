@@ -350,12 +350,13 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     #[inline(always)]
     fn note(_text: fmt::Arguments<'_>) {}
 
-    /// A remark for traces: the object of `len` bytes at `at` is freed. No access, and free.
+    /// A remark for traces and simulated store buffers: the object of `len` bytes at `at` is freed.
+    /// No access, and free.
     #[inline(always)]
     fn freed(_at: *const u8, _len: usize) {}
 
-    /// The object of `len` bytes at `at`, which has words that were stored atomically, is about to
-    /// be copied byte by byte. No access, and free.
+    /// A remark for simulated store buffers: the object of `len` bytes at `at`, which has words
+    /// that were stored atomically, is about to be copied byte by byte. No access, and free.
     #[inline(always)]
     fn copied(_at: *const u8, _len: usize) {}
 

@@ -7,7 +7,8 @@
 //! # Idea
 //! One interface for all of them: *retire*. Under `immediate` it frees the object at once; under
 //! `srcu` and `rcu` it queues the callback embedded in the object; `type-stable` is as `rcu`,
-//! except that VMAs go back to their slab at once. Readers open a section of the configured domain
+//! except that VMAs go back to their slab at once; `rcu-batched` is as `rcu` with fewer and larger
+//! batches. Readers open a section of the configured domain
 //! by [`System::grace_read`]. No other code knows which one it is.
 //!
 //! The backlog is bounded: a CPU that has queued more than its share of an eighth of all memory

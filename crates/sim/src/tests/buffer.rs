@@ -82,6 +82,60 @@ fn neither(results: &[[u64; 2]], _: u64, _: u64) -> bool {
     results.iter().all(|[looked, _]| *looked == 0)
 }
 
+/// Memory that becomes something else is written and copied as a whole, and no store to what it was
+/// comes later. The first body is the control: it looks at memory without a word.
+#[test]
+fn what_is_held_reaches_an_object_that_is_written_copied_or_freed() {
+    fn memory(word: &Word) -> u64 {
+        let at = core::ptr::from_ref(word).cast::<u64>();
+        // SAFETY: the word lives in the machine's memory, and its CPU is the only one to store.
+        unsafe { at.read_volatile() }
+    }
+    fn at(word: &Word) -> *const u8 {
+        core::ptr::from_ref(word).cast()
+    }
+    let other: Body = |v| [load(v.y), 0];
+    let bodies: [(Body, [bool; 2]); 4] = [
+        (
+            |v| {
+                store(v.x, 1);
+                [memory(v.x), 0]
+            },
+            WITH_BUFFERS,
+        ),
+        (
+            |v| {
+                store(v.x, 1);
+                M::before(at(v.x), 8, Kind::PlainWrite);
+                [memory(v.x), 0]
+            },
+            NEVER,
+        ),
+        (
+            |v| {
+                store(v.x, 1);
+                M::copied(at(v.x), 8);
+                [memory(v.x), 0]
+            },
+            NEVER,
+        ),
+        (
+            |v| {
+                store(v.x, 1);
+                M::freed(at(v.x), 8);
+                [memory(v.x), 0]
+            },
+            NEVER,
+        ),
+    ];
+    for (body, stale) in bodies {
+        let is_stale = |all: &Seen| all.iter().any(|(results, ..)| results[0][0] == 0);
+        let found = [Memory::Sequential, Memory::Buffered]
+            .map(|memory| is_stale(&seen(memory, &[body, other])));
+        assert_eq!(found, stale);
+    }
+}
+
 #[test]
 fn store_buffering_is_seen_unless_both_are_fenced() {
     let left: Body = |v| {

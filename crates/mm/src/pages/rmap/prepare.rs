@@ -26,9 +26,9 @@
 //! readers of a VMA's links need not know which it was. Only one fault links: the last look is
 //! under `page_table_lock`, which every fault that links holds.
 //!
-//! The lock is that of one moment: an address space that is divided has one for each arena. Who
-//! holds `mmap_lock` when it is chosen has the right one, since dividing takes that for writing; a
-//! speculative fault chooses before, and so asks again after step 2.
+//! The lock is that of one moment: an address space that is divided has one for each arena. A
+//! fault that holds `mmap_lock` when it chooses has the right one, since the division takes that
+//! for writing; a speculative fault chooses before, and so asks again after step 2.
 //!
 //! A sampled VMA can be taken out before step 2; an anon_vma that it gets later would never be
 //! unlinked. Writers hold `mmap_lock` for writing, or for reading with the VMA marked as changing
