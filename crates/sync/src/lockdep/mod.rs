@@ -14,7 +14,10 @@
 //! let go. A try adds no wait edge, so it may be made in any order.
 //!
 //! # Why it is correct
-//! The memory of held locks belongs to the context, which only its own task touches.
+//! The memory of held locks belongs to the context: its own task touches it, and interrupt handlers
+//! on top of that, which let go what they take. A slot at or above the length is empty. So a lock
+//! is added by raising the length first: a handler in between takes the slots above, and finds an
+//! empty one below. It is removed in the opposite order.
 //!
 //! # Cost
 //! Nothing where `CHECKED` is false: the constant folds the calls away.
@@ -22,8 +25,10 @@
 pub mod order;
 
 use crate::machine::Machine;
+use crate::prim::{Ordering, compiler_fence};
 use core::cell::Cell;
 use core::panic::Location;
+
 pub use order::Rank;
 
 /// How a lock of a class is waited for.
@@ -94,9 +99,18 @@ impl HeldLocks {
     }
 
     fn push(&self, held: Held) -> Result<(), ()> {
+        self.push_around(held, || {})
+    }
+
+    /// The same; a handler may run where `between` stands.
+    fn push_around(&self, held: Held, between: impl FnOnce()) -> Result<(), ()> {
         let len = self.len.get();
-        self.stack.get(len).ok_or(())?.set(Some(held));
+        let slot = self.stack.get(len).ok_or(())?;
         self.len.set(len + 1);
+        // ORDERING: of the compiler only, SeqCst; pairs with [held-slot].
+        compiler_fence(Ordering::SeqCst);
+        between();
+        slot.set(Some(held));
         Ok(())
     }
 
@@ -111,6 +125,10 @@ impl HeldLocks {
         for i in at..len - 1 {
             self.stack[i].set(self.stack[i + 1].get());
         }
+        self.stack[len - 1].set(None);
+        // ORDERING: of the compiler only, SeqCst; pairs with [held-slot]: a handler that runs
+        // before this takes the slot above, one that runs after it finds this one empty.
+        compiler_fence(Ordering::SeqCst);
         self.len.set(len - 1);
         true
     }
@@ -270,5 +288,38 @@ fn acquire_checked<C: Class, M: Machine>(
     };
     if cx.held.push(held).is_err() {
         M::violation(format_args!("{at}: more than {DEPTH} locks held"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Held, HeldLocks, Rank, Waiting};
+    use core::panic::Location;
+
+    fn held(lock: &u8) -> Held {
+        Held {
+            rank: Rank::PageTableLock,
+            waiting: Waiting::Spins,
+            lock: core::ptr::from_ref(lock).cast(),
+            at: Location::caller(),
+        }
+    }
+
+    #[test]
+    fn a_handler_in_the_middle_of_an_addition_does_not_take_its_slot() {
+        let locks = HeldLocks::new();
+        let [first, second, of_handler] = [1, 2, 3].map(|lock: u8| lock);
+        locks.push(held(&first)).expect("room");
+        let handler = || {
+            locks.push(held(&of_handler)).expect("room");
+            assert!(locks.iter().count() <= 3);
+            assert!(locks.take(held(&of_handler).lock));
+        };
+        locks.push_around(held(&second), handler).expect("room");
+        assert_eq!(locks.count(), 2);
+        assert!(locks.take(held(&first).lock));
+        assert!(locks.take(held(&second).lock));
+        assert!(!locks.take(held(&second).lock));
+        assert_eq!(locks.count(), 0);
     }
 }
