@@ -67,7 +67,13 @@ pub struct Translation {
 #[derive(Debug)]
 pub struct Tlb {
     slots: [Cell<Option<Translation>>; SLOTS],
+    /// Bit n: of the n-th [`PART`] of the slots some may be filled. The rest need no look: most
+    /// buffers of a large machine are all but empty.
+    filled: Cell<u64>,
 }
+
+/// Slots that a bit stands for.
+const PART: usize = SLOTS.div_ceil(u64::BITS as usize);
 
 impl Tlb {
     /// An empty buffer.
@@ -75,6 +81,7 @@ impl Tlb {
     pub const fn new() -> Self {
         Self {
             slots: [const { Cell::new(None) }; SLOTS],
+            filled: Cell::new(0),
         }
     }
 
@@ -90,19 +97,33 @@ impl Tlb {
     /// Buffers a translation in place of whatever was in its slot.
     #[inline]
     pub fn fill(&self, translation: Translation) {
-        self.slots[translation.page as usize % SLOTS].set(Some(translation));
+        let slot = translation.page as usize % SLOTS;
+        self.slots[slot].set(Some(translation));
+        self.filled.set(self.filled.get() | 1 << (slot / PART));
+    }
+
+    /// The slots that may be filled.
+    fn parts(&self) -> impl Iterator<Item = (usize, &[Cell<Option<Translation>>])> {
+        let filled = self.filled.get();
+        let parts = self.slots.chunks(PART).enumerate();
+        // Most are empty: nothing is looked at then.
+        let all = if filled == 0 { 0 } else { SLOTS };
+        parts.take(all).filter(move |(n, _)| filled & 1 << n != 0)
     }
 
     /// Forgets the translations of `range` in `space`, for pages of `1 << shift` bytes.
     pub fn flush(&self, space: SpaceId, range: VirtRange, shift: u32) {
         let (first, pages) = (range.start().page(shift), range.len().div_ceil(1 << shift));
         if pages >= SLOTS as u64 {
-            for slot in &self.slots {
-                if slot
-                    .get()
-                    .is_some_and(|t| t.space == space && t.page.wrapping_sub(first) < pages)
-                {
-                    slot.set(None);
+            for (n, part) in self.parts() {
+                for slot in part {
+                    let old = slot.get();
+                    if old.is_some_and(|t| t.space == space && t.page.wrapping_sub(first) < pages) {
+                        slot.set(None);
+                    }
+                }
+                if part.iter().all(|slot| slot.get().is_none()) {
+                    self.filled.set(self.filled.get() & !(1 << n));
                 }
             }
         } else {
@@ -116,14 +137,16 @@ impl Tlb {
 
     /// Forgets everything.
     pub fn flush_all(&self) {
-        for slot in &self.slots {
-            slot.set(None);
+        for (_, part) in self.parts() {
+            part.iter().for_each(|slot| slot.set(None));
         }
+        self.filled.set(0);
     }
 
     /// The buffered translations, for oracles.
     pub fn iter(&self) -> impl Iterator<Item = Translation> + '_ {
-        self.slots.iter().filter_map(Cell::get)
+        let parts = self.parts().flat_map(|(_, part)| part);
+        parts.filter_map(Cell::get)
     }
 }
 

@@ -24,6 +24,7 @@ pub const INFO: Info = Info {
     options: &[
         will_it_scale::rounds("10000"),
         TASKS,
+        will_it_scale::WARM_UP,
         will_it_scale::mode("processes"),
         Opt {
             name: "--touch",
@@ -58,6 +59,7 @@ impl Default for Brk1 {
         Self {
             tasks: Tasks {
                 rounds: 10_000,
+                warm_up: 0,
                 count: None,
                 spaces: Spaces::Own,
             },

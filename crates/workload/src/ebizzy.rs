@@ -64,6 +64,8 @@ pub struct Ebizzy {
     pub work: Work,
     /// When to stop (`-S`, `--records`).
     pub until: Until,
+    /// Records before the window (`--warm-up`).
+    pub warm_up: u32,
     /// Where random numbers come from.
     pub generator: Generator,
     /// What the generator's first state is made from; 0 for the original's.
@@ -123,6 +125,7 @@ impl Default for Ebizzy {
             sizes: Sizes::Whole,
             work: Work::Halves,
             until: Until::Elapsed(10_000_000_000),
+            warm_up: 0,
             generator: Generator::Lcg,
             seed: 0,
             threads: None,
@@ -176,6 +179,7 @@ impl Ebizzy {
                 (false, false) => Work::Halves,
             },
             until,
+            warm_up: given.count("--warm-up")?.unwrap_or(default.warm_up),
             generator: generator.unwrap_or(default.generator),
             seed: given.count("--seed")?.unwrap_or(default.seed),
             threads: given.count("-t")?,
@@ -254,6 +258,7 @@ impl Ebizzy {
         outcome.text("work", work);
         outcome.text("generator", self.generator.name());
         outcome.number("seed", self.seed);
+        outcome.number("warm_up", self.warm_up);
         match self.until {
             Until::Elapsed(ns) => outcome.number("until_ns", ns),
             Until::Records(records) => outcome.number("records_per_thread", records),
@@ -275,12 +280,20 @@ impl Ebizzy {
             // Thread 0 could not set up, and says so.
             return Ok(());
         }
+        let warmed = match self.warm_up {
+            0 => Ok(0),
+            some => {
+                let warmed = self.records(w, table, Until::Records(some));
+                w.barrier();
+                warmed
+            }
+        };
         w.window_open();
-        let done = self.records(w, table);
+        let done = self.records(w, table, self.until);
         w.window_close();
         // Nobody looks before all have done their records.
         w.barrier();
-        let records = done?;
+        let records = warmed.and(done)?;
         w.ops(records);
         if self.work != Work::Touch {
             w.checked(Oracle::Contents, records);
@@ -323,12 +336,12 @@ impl Ebizzy {
     }
 
     /// The loop; returns how many records it did.
-    fn records<W: Worker>(&self, w: &mut W, table: VirtAddr) -> Result<u64, Stop> {
+    fn records<W: Worker>(&self, w: &mut W, table: VirtAddr, until: Until) -> Result<u64, Stop> {
         let mut random = Random::new(self.generator, self.seed);
         let started = w.now_ns();
         let mut records = 0;
         loop {
-            let over = match self.until {
+            let over = match until {
                 Until::Elapsed(ns) => w.now_ns() - started >= ns,
                 Until::Records(limit) => records >= u64::from(limit),
             };

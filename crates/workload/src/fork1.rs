@@ -30,6 +30,7 @@ pub const INFO: Info = Info {
         },
         will_it_scale::rounds("200"),
         TASKS,
+        will_it_scale::WARM_UP,
         will_it_scale::mode("processes"),
     ],
     refused: &[NOT_BOUND],
@@ -50,6 +51,7 @@ impl Default for Fork1 {
             bytes: 1 << 20,
             tasks: Tasks {
                 rounds: 200,
+                warm_up: 0,
                 count: None,
                 spaces: Spaces::Own,
             },

@@ -31,6 +31,7 @@ const OPTIONS: &[Opt] = &[
     LEN,
     will_it_scale::rounds("10000"),
     TASKS,
+    will_it_scale::WARM_UP,
     will_it_scale::mode("threads"),
 ];
 
@@ -79,6 +80,7 @@ impl Mmap {
             bytes: 128 << 20,
             tasks: Tasks {
                 rounds: 10_000,
+                warm_up: 0,
                 count: None,
                 spaces: Spaces::Shared,
             },

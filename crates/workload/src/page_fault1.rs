@@ -39,6 +39,7 @@ pub const INFO: Info = Info {
             default: "--threads",
             help: "threads",
         },
+        will_it_scale::WARM_UP,
     ],
     refused: &[Refused {
         name: "-m",
@@ -53,6 +54,8 @@ pub struct PageFault1 {
     pub bytes: u64,
     /// Rounds of each thread (`-s`).
     pub rounds: u32,
+    /// Rounds before those (`--warm-up`).
+    pub warm_up: u32,
     /// Threads (`-t`), where given; the plan's number must be the same then.
     pub threads: Option<u32>,
 }
@@ -62,6 +65,7 @@ impl Default for PageFault1 {
         Self {
             bytes: 128 << 20,
             rounds: 8,
+            warm_up: 0,
             threads: None,
         }
     }
@@ -78,6 +82,7 @@ impl PageFault1 {
         Ok(Self {
             bytes: given.size("--len")?.unwrap_or(default.bytes),
             rounds: given.count("-s")?.unwrap_or(default.rounds),
+            warm_up: given.count("--warm-up")?.unwrap_or(default.warm_up),
             threads: given.count("-t")?,
         })
     }
@@ -105,7 +110,8 @@ impl PageFault1 {
         };
         outcome.number("bytes", self.bytes);
         outcome.number("rounds", self.rounds);
-        let report = target.process(plan, |w| body(w, pages, self.rounds))?;
+        outcome.number("warm_up", self.warm_up);
+        let report = target.process(plan, |w| self.body(w, pages))?;
         let all = 0..report.workers.len();
         outcome.add_windows(report, all);
         outcome.pages = pages
@@ -117,19 +123,25 @@ impl PageFault1 {
         outcome.columns = Some(outcome::Columns::WillItScale(columns));
         Ok(outcome)
     }
-}
 
-fn body<W: Worker>(w: &mut W, pages: u64, rounds: u32) -> Result<(), Stop> {
-    w.barrier();
-    w.window_open();
-    let looped = (0..rounds).try_for_each(|repetition| round(w, pages, repetition));
-    w.window_close();
-    // Nobody looks before all have done their rounds.
-    w.barrier();
-    looped?;
-    w.ops(pages * u64::from(rounds));
-    checked_round(w, pages, rounds)?;
-    check_fresh(w)
+    fn body<W: Worker>(&self, w: &mut W, pages: u64) -> Result<(), Stop> {
+        let mut rounds = 0..self.warm_up + self.rounds;
+        let mut several = |w: &mut W, count: u32| {
+            let mut some = rounds.by_ref().take(count as usize);
+            some.try_for_each(|repetition| round(w, pages, repetition))
+        };
+        let warmed = several(w, self.warm_up);
+        w.barrier();
+        w.window_open();
+        let looped = several(w, self.rounds);
+        w.window_close();
+        // Nobody looks before all have done their rounds.
+        w.barrier();
+        warmed.and(looped)?;
+        w.ops(pages * u64::from(self.rounds));
+        checked_round(w, pages, self.rounds)?;
+        check_fresh(w)
+    }
 }
 
 #[cfg(test)]
@@ -143,6 +155,7 @@ mod tests {
         let test = PageFault1 {
             bytes: 64 << 10,
             rounds: 3,
+            warm_up: 1,
             threads: None,
         };
         let outcome = test.run(&Fake::default(), &plan(2)).unwrap();
@@ -162,11 +175,12 @@ mod tests {
         let test = PageFault1 {
             bytes: 64 << 10,
             rounds: 1,
+            warm_up: 1,
             threads: None,
         };
-        // The second round, which is the checked one, stores its first page as the 17th.
+        // The third round, which is the checked one, stores its first page as the 33rd.
         let fake = Fake {
-            lose_store: Some(16),
+            lose_store: Some(32),
             ..Fake::default()
         };
         let error = test.run(&fake, &plan(1)).unwrap_err();

@@ -28,6 +28,7 @@ const OPTIONS: &[Opt] = &[
     },
     will_it_scale::rounds("8"),
     TASKS,
+    will_it_scale::WARM_UP,
     will_it_scale::mode("threads"),
 ];
 
@@ -67,6 +68,7 @@ impl PageFault2 {
             bytes: 128 << 20,
             tasks: Tasks {
                 rounds: 8,
+                warm_up: 0,
                 count: None,
                 spaces: Spaces::Shared,
             },

@@ -51,11 +51,21 @@ pub(crate) const fn rounds(default: &'static str) -> Opt {
     }
 }
 
+/// Rounds that no window has.
+pub(crate) const WARM_UP: Opt = Opt {
+    name: "--warm-up",
+    value: "N",
+    default: "none",
+    help: "rounds of each task before the measured ones (the original warms up, too)",
+};
+
 /// What the loops' options say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tasks {
     /// Rounds of each task (`-s`).
     pub rounds: u32,
+    /// Rounds before those (`--warm-up`).
+    pub warm_up: u32,
     /// Tasks (`-t`), where given; the plan's number must be the same then.
     pub count: Option<u32>,
     /// What a task is (`--mode`).
@@ -72,6 +82,7 @@ impl Tasks {
         };
         Ok(Self {
             rounds: given.count("-s")?.unwrap_or(default.rounds),
+            warm_up: given.count("--warm-up")?.unwrap_or(default.warm_up),
             count: given.count("-t")?,
             spaces: spaces.unwrap_or(default.spaces),
         })
@@ -97,6 +108,7 @@ impl Tasks {
             ..Outcome::default()
         };
         outcome.number("rounds", self.rounds);
+        outcome.number("warm_up", self.warm_up);
         let mode = match self.spaces {
             Spaces::Shared => "threads",
             Spaces::Own => "processes",
@@ -124,12 +136,13 @@ impl Tasks {
         ops: u64,
         mut round: impl FnMut(&mut W) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
+        let warmed = (0..self.warm_up).try_for_each(|_| round(w));
         w.barrier();
         w.window_open();
         let looped = (0..self.rounds).try_for_each(|_| round(w));
         w.window_close();
         w.barrier();
-        looped?;
+        warmed.and(looped)?;
         w.ops(ops * u64::from(self.rounds));
         Ok(())
     }

@@ -75,6 +75,12 @@ pub const INFO: Info = Info {
             help: "records per thread, instead of -S",
         },
         Opt {
+            name: "--warm-up",
+            value: "N",
+            default: "none",
+            help: "records per thread before the measured ones",
+        },
+        Opt {
             name: "--generator",
             value: "lcg|ltp",
             default: "lcg",

@@ -39,6 +39,7 @@ fn the_posted_command_line_parses_as_getopt_reads_it() {
         parse("--generator ltp -z --records 7").map(|t| (t.generator, t.work, t.until)),
         Ok((Generator::Ltp, Work::Linear, Until::Records(7)))
     );
+    assert_eq!(parse("--warm-up 3").map(|t| t.warm_up), Ok(3));
 }
 
 #[test]

@@ -113,6 +113,7 @@ fn the_other_workloads_run() {
     let test = PageFault1 {
         bytes: 1 << 20,
         rounds: 2,
+        warm_up: 0,
         threads: None,
     };
     let outcome = test.run(&Linux::new(), &plan(2)).unwrap();
