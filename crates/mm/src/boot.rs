@@ -5,7 +5,9 @@
 //! | System | areas of each CPU | pools, zones | frame descriptors | zero page | free ... |
 //! ```
 
-use crate::base::config::{AddressSpace, Config, CpuMasks, ExchangeBy, Illegal, NegativeControl};
+use crate::base::config::{
+    AddressSpace, Config, CpuMasks, ExchangeBy, Illegal, NegativeControl, Reclamation,
+};
 use crate::base::controls::check;
 use crate::base::error::BootError;
 use crate::base::huge_size::HugeSize;
@@ -13,7 +15,7 @@ use crate::base::policy::MAX_NODES;
 use crate::entry::table::{Exchanges, linkers_for};
 use crate::fault::stack::DEFAULT_GUARD_GAP;
 use crate::memory::alloc::pool::{NodePool, Pools};
-use crate::memory::alloc::{CpuFrames, Frames, zones_per_node};
+use crate::memory::alloc::{CpuFrames, CpuRuns, Frames, runs_for, zones_per_node};
 use crate::memory::commit::Commit;
 use crate::memory::frame::{Frame, FrameTable, Use};
 use crate::memory::rss::{self, Slots};
@@ -82,6 +84,13 @@ impl Carve {
 }
 
 impl Carve {
+    /// The free frames that CPUs keep.
+    fn frames<M: Mmu>(&mut self, config: &Config, cpus: u32) -> Option<Kept<M>> {
+        let lists = self.per_cpu(cpus, |_| CpuFrames::new());
+        let runs = self.per_cpu(runs_for(config, cpus), |_| CpuRuns::new());
+        lists.zip(runs)
+    }
+
     /// Memory of arenas, where address spaces may be divided.
     fn divisions<M: Mmu>(&mut self, config: &Config, cpus: u32) -> Option<PerCpu<Divisions<M>, M>> {
         let divides = config.address_space != AddressSpace::Whole;
@@ -94,6 +103,9 @@ impl Carve {
         })
     }
 }
+
+/// The lists of all CPUs, and their runs.
+type Kept<M> = (PerCpu<CpuFrames<M>, M>, PerCpu<CpuRuns<M>, M>);
 
 /// What the machine says of its memory, in frames.
 struct MemoryMap {
@@ -276,7 +288,7 @@ impl<M: Mmu> System<M> {
         let place = carve.cut(size_of::<Self>());
         let magazines = [(); 15].map(|()| carve.per_cpu(cpus, |_| Magazine::new()));
         let areas = carve.per_cpu(cpus, |_| CpuArea::new());
-        let lists = carve.per_cpu(cpus, |_| CpuFrames::new());
+        let lists = carve.frames(&config, cpus);
         let readers = carve.per_cpu(cpus, |_| SrcuCpu::new());
         let reports = carve.per_cpu(cpus, |_| RcuCpu::new());
         let slots = rss::slots_for(&config, len);
@@ -308,12 +320,13 @@ impl<M: Mmu> System<M> {
         let [node, vma, attr, mm, anon, chain, uffd, waiter] = slabs;
         let pools = Pools::of_all_sizes(pages, pools)?;
         let unused = (&swap, map.absent());
-        let keep = Self::kept_slots(&config, pages, cpus);
+        let keep = Self::kept_slots(&at, &config, pages, cpus);
         let system = Self {
+            rcu: Rcu::new(reports?, patience::<M>(&at, &config)),
             at,
             config,
             exchanges: Self::exchanges_of(&config),
-            frames: Frames::new(table, zones, lists?, nodes, cpus, unused, pools),
+            frames: Frames::new(table, zones, lists?, (nodes, cpus), unused, pools),
             cpus: areas?,
             srcu: Srcu::new(readers?),
             nodes: Slab::new(0, node?, Pages::Leave).keeping(keep),
@@ -330,7 +343,6 @@ impl<M: Mmu> System<M> {
             next_id: Atomic::new(1),
             stamp: Atomic::new(1),
             spaces: Atomic::new(0),
-            rcu: Rcu::new(reports?, patience::<M>()),
             commit: Commit::new(pages, cpus, swap.slots()),
             rss_slots: Slots::new(pieces?, slots, cpus),
             stack_guard_gap: Atomic::new(DEFAULT_GUARD_GAP),
@@ -350,9 +362,13 @@ impl<M: Mmu> System<M> {
 }
 
 /// How long a grace period waits for CPUs that come by: a few faults, in which each busy CPU does.
-/// Where runs are checked they are short, and shall see grace periods end.
-const fn patience<M: Mmu>() -> Patience {
-    Patience(if M::CHECKED { 1 } else { 32 })
+fn patience<M: Mmu>(at: &M::Instance, config: &Config) -> Patience {
+    Patience(match config.reclamation {
+        _ if M::defers_little(at) => 1,
+        // Which looks after it much less often.
+        Reclamation::RcuBatched => 4,
+        _ => 32,
+    })
 }
 
 impl<M: Mmu> Running<M> {

@@ -60,6 +60,8 @@ pub struct SimInstance {
     handler: Cell<Option<IpiHandler>>,
     /// Whether what user mode uses of a frame lies on the nodes in turn, page by page.
     pub(crate) interleaved: Cell<bool>,
+    /// Whether its runs are for their times.
+    pub(crate) timed: Cell<bool>,
     /// What its CPUs have not.
     lacking: Cell<&'static [Feature]>,
     /// The clock outside runs: where the last one ended.
@@ -191,6 +193,7 @@ impl SimInstance {
                 .collect(),
             handler: Cell::new(None),
             interleaved: Cell::new(false),
+            timed: Cell::new(false),
             lacking: Cell::new(&[]),
             clock: Cell::new(0),
             lease: Lease::default(),
@@ -208,6 +211,12 @@ impl SimInstance {
     #[must_use]
     pub fn machine(&self) -> &str {
         &self.model.name
+    }
+
+    /// Runs on this machine are for their times: a system that boots on it defers as much as where
+    /// nothing is checked. Without it, as little as it can, so that a short run sees more.
+    pub fn set_timed(&self) {
+        self.timed.set(true);
     }
 
     /// The machine's CPUs lack these features, as older ones do. To be said before a system starts

@@ -103,6 +103,10 @@ unsafe impl<P: Paging, const CHECKED: bool> Machine for Sim<P, CHECKED> {
     // Also unchecked: the kernel that the posting of 2022 reverted lacks a fix, and is simulated.
     const CONTROLS: bool = true;
 
+    fn defers_little(at: &SimInstance) -> bool {
+        CHECKED && !at.timed.get()
+    }
+
     #[inline]
     fn cx() -> *const Cx {
         here::cx()

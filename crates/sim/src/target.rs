@@ -149,6 +149,7 @@ impl SimTarget {
         // SAFETY: 1: the target, which owns both, cannot leave the thread, and lends the system.
         let held = unsafe { Chosen::<u64>::hold(format) }.map_err(StartError::Other)?;
         let machine = SimInstance::new(file, size).map_err(StartError::Host)?;
+        machine.set_timed();
         let swap = Swap::of_bytes(swap_bytes);
         let system = System::boot_with_swap(machine, config, swap).map_err(StartError::Boot)?;
         Ok(Self {

@@ -132,6 +132,13 @@ pub unsafe trait Machine: Copy + Send + Sync + fmt::Debug + 'static {
     /// elsewhere.
     const PREFETCHES: bool = false;
 
+    /// Whether frees are deferred in small batches: short checked runs shall see grace periods end.
+    /// Runs that are timed defer as much as without checks.
+    #[inline(always)]
+    fn defers_little(_at: &Self::Instance) -> bool {
+        Self::CHECKED
+    }
+
     /// The context that is running now.
     fn cx() -> *const Cx;
 

@@ -291,7 +291,9 @@ fn a_cpu_gets_the_memory_of_all_zones() {
     };
     let (one, two) = (touched(Zones::PerNode), touched(Zones::PerCpuGroup));
     assert!(one > 8192, "more than half of the memory: {one}");
-    assert_eq!(one, two);
+    // But for what the table of each CPU's runs takes.
+    let runs = 64 * 2304 / PAGE as usize;
+    assert!((one - runs..=one).contains(&two), "{one} and {two}");
 }
 
 #[test]

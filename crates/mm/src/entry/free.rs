@@ -22,9 +22,10 @@
 //! above leaves that goes.
 //!
 //! In a divided address space a table may lie below a hole: one that serves several arenas, of
-//! which a call holds one; and one that a fault put in late, where the call did not wait for it.
-//! What serves several arenas goes only with a call that looks at all entries; a late one goes with
-//! the other mapping for which its parent stayed.
+//! which a call holds one; one over the last page of an arena, which stays while calls hold that
+//! arena only; and one that a fault put in late, where the call did not wait for it. The first two
+//! go only with a call that looks at all entries; a late one goes with the other mapping for which
+//! its parent stayed.
 //!
 //! # Cost
 //! An entry of each level for each span of the range that has a table.
@@ -82,8 +83,8 @@ impl<'m, M: Mmu> Zap<'m, M> {
             let at = start.0 + (((index - first) as u64) << shift);
             let span = VirtRange::new(VirtAddr(at), VirtAddr(at + (1 << shift)));
             let goes = bounds.covers(span);
-            // Those that serve several arenas may have stayed below holes when others went.
-            let all = goes && mm.may_have_tables_below_holes(level - 1);
+            // Some may have stayed below holes when others went.
+            let all = goes && mm.may_have_tables_below_holes(level - 1, span);
             let part = if all { span } else { span.intersect(range) };
             self.free_below((value.pfn(), level - 1), part, asked, bounds);
             if goes {

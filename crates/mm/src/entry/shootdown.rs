@@ -50,7 +50,7 @@
 //!
 //! ## Broadcasts
 //! Where the machine can broadcast TLB invalidations (POWER's `tlbie`, Itanium's `ptc.ga`), it
-//! does, and no CPU is interrupted; nor does a CPU join arenas there.
+//! does where any other CPU may cache the range, and no CPU is interrupted.
 //!
 //! # Why it is correct
 //! A CPU changes only its own bit of the mask, with interrupts disabled. It leaves the mask in its
@@ -362,7 +362,7 @@ impl<M: Mmu> Mm<M> {
     /// Holds what keeps others from doing the same. Waits for CPUs.
     pub(crate) fn links_arenas(&self, arenas: &Arenas<M>, all: VirtRange) {
         let sys = self.system();
-        if sys.config.cpu_masks == CpuMasks::Space || M::broadcasts(&sys.at) {
+        if sys.config.cpu_masks == CpuMasks::Space {
             return;
         }
         arenas.linking.store(1, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use crate::base::config::AddressSpace;
 use crate::mm::Mm;
 use core::ptr::NonNull;
 use minflt_addr::{VirtAddr, VirtRange};
-use minflt_pgtable::{Mmu, Paging, span_shift};
+use minflt_pgtable::{Mmu, Paging};
 use minflt_sync::{Ordering, this_cpu};
 
 /// Arenas of an address space at most, as a power of two: four times as many as the largest machine
@@ -238,11 +238,13 @@ impl<M: Mmu> Mm<M> {
         }
     }
 
-    /// Whether one of the entries of a table of level `level` may lead to a table for several
-    /// arenas, which stays when what it serves in one of them goes.
-    pub(crate) fn may_have_tables_below_holes(&self, level: u32) -> bool {
-        let spans = |arenas: &Arenas<M>| span_shift::<M::Paging>(level) > arenas.geometry.shift;
-        self.has_several_writers() && level > 0 && self.arenas().is_some_and(spans)
+    /// Whether an entry of the table of level `level` over `span` may lead to a table below a hole:
+    /// one for several arenas stays when what it serves in one of them goes, and those over an
+    /// arena's last page when all in it goes.
+    pub(crate) fn may_have_tables_below_holes(&self, level: u32, span: VirtRange) -> bool {
+        let arena = |arenas: &Arenas<M>| 1 << arenas.geometry.shift;
+        let has_last = |arena: u64| span.len() > arena || span.end().0.is_multiple_of(arena);
+        self.has_several_writers() && level > 0 && self.arenas().map(arena).is_some_and(has_last)
     }
 
     /// The arenas, once it is divided.

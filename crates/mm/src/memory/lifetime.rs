@@ -73,12 +73,12 @@ impl<M: Mmu> System<M> {
         match self.config.reclamation {
             Reclamation::Immediate => {}
             Reclamation::Rcu | Reclamation::RcuBatched | Reclamation::TypeStable
-                if self.deferred_here() < enough::<M>() =>
+                if self.deferred_here() < enough::<M>(&self.at) =>
             {
                 self.rcu.quiescent();
             }
-            Reclamation::Srcu if self.deferred_here() < enough::<M>() => {}
-            Reclamation::RcuBatched if self.deferred_here() < self.enough_for_batch() => {
+            Reclamation::Srcu if self.deferred_here() < enough::<M>(&self.at) => {}
+            Reclamation::RcuBatched if !self.is_batch(self.deferred_here()) => {
                 self.rcu.quiescent();
             }
             Reclamation::Srcu
@@ -92,15 +92,30 @@ impl<M: Mmu> System<M> {
     /// CPU's moving of a few lines. Half of what it may have queued, so that the other half has
     /// place while they wait.
     fn enough_for_batch(&self) -> u64 {
-        let most = if M::CHECKED { 2 } else { BATCH };
+        let most = if M::defers_little(&self.at) { 2 } else { BATCH };
         most.min(self.most_deferred() / 2)
+    }
+
+    /// Whether a CPU that has queued so many callbacks looks after the grace period: from a batch
+    /// on once for each [`STEP`] more, as each look writes a line of all CPUs.
+    fn is_batch(&self, queued: u64) -> bool {
+        if queued < self.enough_for_batch() {
+            return false;
+        }
+        let step = STEP.min(self.most_deferred() / 8);
+        M::defers_little(&self.at) || queued % step < step.div_ceil(8)
     }
 
     /// Free slots of a slab that a CPU keeps: what one grace period frees, and as much again, where
     /// it frees much. And bytes of a page of them.
-    pub(crate) fn kept_slots(config: &Config, frames: u64, cpus: u32) -> (u16, usize) {
+    pub(crate) fn kept_slots(
+        at: &M::Instance,
+        config: &Config,
+        frames: u64,
+        cpus: u32,
+    ) -> (u16, usize) {
         let slots = match config.reclamation {
-            Reclamation::RcuBatched if !M::CHECKED => {
+            Reclamation::RcuBatched if !M::defers_little(at) => {
                 (2 * BATCH).min(share_of_memory(frames, cpus)) as u16
             }
             _ => 0,
@@ -254,10 +269,14 @@ fn share_of_memory(frames: u64, cpus: u32) -> u64 {
 /// hundred mmaps and munmaps, 128 KiB of VMAs and nodes.
 const BATCH: u64 = 1024;
 
+/// Callbacks that a CPU queues between two looks after a grace period, about: it looks when it has
+/// some more than a multiple of this, in the first eighth, which is what a call leaves.
+const STEP: u64 = 64;
+
 /// Callbacks of a CPU that are worth a grace period: each call that changes mappings leaves a few.
-/// Where runs are checked they are short, and shall see grace periods end.
-const fn enough<M: Mmu>() -> u64 {
-    if M::CHECKED { 1 } else { 16 }
+#[inline(always)]
+fn enough<M: Mmu>(at: &M::Instance) -> u64 {
+    if M::defers_little(at) { 1 } else { 16 }
 }
 
 /// The system of an object that lies in its memory.

@@ -72,6 +72,7 @@ impl Place {
             ("system", "huge pages") => "hugetlb lock",
             ("system", "srcu" | "rcu") => "grace-period lock",
             ("per-cpu", "mailbox") => "shootdown: mailboxes and answers",
+            ("per-cpu", "runs of frames") => "lock of a CPU's runs of frames",
             _ => return None,
         })
     }
@@ -234,6 +235,7 @@ impl<M: Mmu> System<M> {
         let rate = |(node, _)| place("node", node, "pages moved to it");
         let linkers = |(number, _)| place("linkers", number, "lock");
         (self.frames.list_at(at).map(of_cpu("free frames")))
+            .or_else(|| self.frames.runs_at(at).map(of_cpu("runs of frames")))
             .or_else(|| self.srcu.cpu_at(at).map(of_cpu("srcu")))
             .or_else(|| self.rcu.cpu_at(at).map(of_cpu("rcu")))
             .or_else(|| self.rss_slots.cpu_at(at).map(of_cpu("rss")))

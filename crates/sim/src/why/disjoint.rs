@@ -53,6 +53,7 @@ pub fn disjoint(config: Config, cpus: u32, ranges: Ranges) -> Result<Disjoint, S
         max_tasks: cpus,
     };
     let machine = SimInstance::new(&file, size).map_err(|error| error.to_string())?;
+    machine.set_timed();
     let sys = System::<Sim<X86_64>>::boot(machine, config).map_err(|error| error.to_string())?;
     let mm = sys.new_mm().map_err(|_| "no memory".to_owned())?;
     let span = PAGES * X86_64::PAGE;

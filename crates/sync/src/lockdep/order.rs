@@ -56,6 +56,8 @@ lock_order! {
     FilesLock: Spins,
     /// Free objects of one type.
     SlabLock: Spins,
+    /// Free frames that follow each other, of one CPU.
+    RunsLock: Spins,
     /// Free frames of one node.
     ZoneLock: Spins,
     /// The state of one grace-period domain.

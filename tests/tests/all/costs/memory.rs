@@ -1,7 +1,8 @@
 //! Objects, and what of them only some files have.
 
 use super::count::{M, PAGE, World, of, page, with};
-use minflt_mm::{Advice, Event, MapRequest, Place, Prot, Sharing, Signal, Swap};
+use minflt_mm::config::Zones;
+use minflt_mm::{Advice, Config, Event, MapRequest, Place, Prot, Sharing, Signal, Swap};
 use minflt_tests::world::{boot_on, machine};
 
 /// `sync/slab.rs`: one lock for each batch of objects, or for each page of new ones.
@@ -122,6 +123,73 @@ fn rounds_of_unmapping_hold_the_zone_for_batches_only() {
         holds * 100 <= faults,
         "{holds} holds of the zone's lock in {faults} faults"
     );
+}
+
+/// `mm/memory/alloc/runs.rs`: a round of many more pages than a list holds goes to the zone hardly
+/// ever where CPUs keep runs, though tables lie between the pages; elsewhere for each batch.
+#[test]
+fn rounds_longer_than_a_list_stay_in_runs_of_the_cpu() {
+    const ROUND: u64 = 2048;
+    const ROUNDS: u64 = 16;
+    let holds = |zones| {
+        let config = Config {
+            zones,
+            ..of("linux-6.15")
+        };
+        let sys = boot_on::<M>(machine(4, 512 << 20), config, Swap::None);
+        let cpu = sys.machine().enter(0);
+        let mm = sys.new_mm().expect("memory");
+        let world = World { sys: &sys, mm: &mm };
+        let round = || {
+            world.map_and_touch(0, ROUND);
+            mm.munmap(page(0), ROUND * PAGE).expect("mapped");
+        };
+        round();
+        let did = world.did(|| (0..ROUNDS).for_each(|_| round()));
+        drop(mm);
+        sys.check_ledger(&[]).expect("nothing is left");
+        drop(cpu);
+        did.lock("zone lock")
+    };
+    let (runs, none) = (holds(Zones::PerCpuGroup), holds(Zones::PerNode));
+    let batches = ROUNDS * ROUND / 64;
+    assert!(runs <= 2 * ROUNDS, "{runs} holds in {ROUNDS} rounds");
+    assert!(none >= batches / 2, "{none} holds for {batches} batches");
+}
+
+/// The same module: memory that other CPUs keep is found before there is none.
+#[test]
+fn runs_of_other_cpus_are_found_before_memory_is_short() {
+    let touched = |zones| {
+        let config = Config {
+            zones,
+            ..of("linux-6.15")
+        };
+        let sys = boot_on::<M>(machine(2, 64 << 20), config, Swap::None);
+        let mm = {
+            let _cpu = sys.machine().enter(1);
+            let mm = sys.new_mm().expect("memory");
+            let world = World { sys: &sys, mm: &mm };
+            world.map_and_touch(0, 4096);
+            mm.munmap(page(0), 4096 * PAGE).expect("mapped");
+            mm
+        };
+        let _cpu = sys.machine().enter(0);
+        let all = (64 << 20) / PAGE;
+        let world = World { sys: &sys, mm: &mm };
+        (0..all).step_by(512).for_each(|n| world.map(n, 512));
+        let thread = mm.thread();
+        let stores = (0..all).map(|n| thread.store(page(n), n));
+        let pages = stores.take_while(Result::is_ok).count();
+        drop(thread);
+        drop(mm);
+        sys.check_ledger(&[]).expect("nothing is left");
+        pages
+    };
+    let (runs, none) = (touched(Zones::PerCpuGroup), touched(Zones::PerNode));
+    assert!(runs > 8192, "{runs} pages");
+    // What is left of the other CPU's list and block is not found.
+    assert!(runs.abs_diff(none) <= 1024, "{runs} and {none}");
 }
 
 /// `mm/pages/reclaim/mod.rs`: one who finds no memory has looked at each frame eight times at most.

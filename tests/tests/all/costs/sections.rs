@@ -11,6 +11,10 @@ const COUNTED: &[(&str, &str)] = &[
         "rounds_of_unmapping_hold_the_zone_for_batches_only",
     ),
     (
+        "mm/src/memory/alloc/runs.rs",
+        "rounds_longer_than_a_list_stay_in_runs_of_the_cpu",
+    ),
+    (
         "mm/src/space/arenas/mod.rs",
         "a_call_takes_the_locks_of_its_arenas",
     ),

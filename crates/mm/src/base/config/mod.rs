@@ -240,8 +240,8 @@ choices! {
         /// Those that run the address space (Linux).
         Space = "space",
         /// Those of them that have used an arena of what is flushed. A CPU's first access in an
-        /// arena is a fault. As `space` where the machine broadcasts invalidations, and where
-        /// hardware walks the tables by itself.
+        /// arena is a fault. Where the machine broadcasts invalidations, it does where any other
+        /// CPU has used the arena. As `space` where hardware walks the tables by itself.
         Arenas = "arenas",
     }
 }
@@ -366,7 +366,8 @@ choices! {
     Zones "zones" {
         /// None: one zone per node (Linux).
         PerNode = "per-node",
-        /// One for each 32 CPUs of the node, which take frames from the others when it is empty.
+        /// One for each 32 CPUs of the node, which take frames from the others when it is empty;
+        /// and each CPU keeps frames that follow each other, up to its part of an eighth of memory.
         PerCpuGroup = "per-cpu-group",
     }
 }

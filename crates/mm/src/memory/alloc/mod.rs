@@ -7,7 +7,8 @@
 //! # Idea
 //! Each CPU caches free frames: those freed on it, in a list whose length adapts to its cycles of
 //! freeing and allocating ([`list`]), and the rest of one block from its node's zone. Frames move
-//! between a list and a zone in batches, each under one zone lock.
+//! between a list and a zone in batches, each under one zone lock. Where zones are many, a CPU may
+//! keep much more, as [`runs`].
 //!
 //! Blocks of several frames, for page tables larger than a page, come from the zones and return
 //! there. If no whole block is left, the CPU drains its list, which may complete one.
@@ -27,6 +28,7 @@ mod nodes;
 pub(crate) mod pool;
 mod refs;
 mod refusal;
+mod runs;
 mod zone;
 
 pub(crate) use choose::Search;
@@ -34,6 +36,7 @@ pub(crate) use list::CpuFrames;
 pub(crate) use nodes::zones_per_node;
 pub(crate) use refusal::Refusals;
 pub use refusal::Refuse;
+pub(crate) use runs::{CpuRuns, runs_for};
 pub(crate) use zone::MAX_ORDER;
 
 use crate::memory::frame::{Frame, FrameTable, Use, Zeroed};
@@ -59,11 +62,15 @@ pub(crate) struct Frames<M: Mmu> {
     /// Those of a node follow each other ([`nodes`]).
     zones: PerCpu<Zone<M>, M>,
     cpus: PerCpu<CpuFrames<M>, M>,
+    /// What they keep behind their lists: for no CPU, where they keep nothing there.
+    runs: PerCpu<CpuRuns<M>, M>,
     nodes: u32,
     /// Order of the blocks that CPUs take.
     block_order: u32,
     /// Frames that a CPU keeps in its list, at most.
     most: usize,
+    /// Frames that it keeps in runs, at most; 0 where it keeps none.
+    most_in_runs: u64,
     /// Frames of each zone that user memory leaves to the system itself: 0 where nothing is ever
     /// taken from user memory.
     keep: u64,
@@ -80,9 +87,8 @@ impl<M: Mmu> Frames<M> {
     pub(crate) fn new(
         table: FrameTable<M>,
         zones: PerCpu<Zone<M>, M>,
-        cpus: PerCpu<CpuFrames<M>, M>,
-        nodes: u32,
-        count: u32,
+        (cpus, runs): (PerCpu<CpuFrames<M>, M>, PerCpu<CpuRuns<M>, M>),
+        (nodes, count): (u32, u32),
         (swap, absent): (&SwapArea<M>, u64),
         [huge, giant]: [Pools<M>; 2],
     ) -> Self {
@@ -94,13 +100,24 @@ impl<M: Mmu> Frames<M> {
             true => (4, (len / 64 / u64::from(nodes)).clamp(8, 256)),
             false => (LEAST, 0),
         };
+        let most = (share as usize).clamp(least, MOST);
+        let most_in_runs = match runs.count() {
+            0 => 0,
+            _ => share.saturating_sub(most as u64),
+        };
+        let order = match most_in_runs {
+            0 => BLOCK_ORDER,
+            _ => MAX_ORDER,
+        };
         Self {
-            most: (share as usize).clamp(least, MOST),
+            most,
+            most_in_runs,
             keep: keep.div_ceil(u64::from(zones.count() / nodes)),
-            block_order: share.max(1).ilog2().min(BLOCK_ORDER),
+            block_order: share.max(1).ilog2().min(order),
             table,
             zones,
             cpus,
+            runs,
             nodes,
             refusals: Refusals::new(),
             huge,
@@ -111,6 +128,11 @@ impl<M: Mmu> Frames<M> {
     /// The CPU whose list of frames lies at a host address: for names.
     pub(crate) fn list_at(&self, at: usize) -> Option<u32> {
         self.cpus.find(at).map(|(cpu, _)| cpu)
+    }
+
+    /// The CPU whose runs lie at a host address: for names.
+    pub(crate) fn runs_at(&self, at: usize) -> Option<u32> {
+        self.runs.find(at).map(|(cpu, _)| cpu)
     }
 
     /// The descriptor of `pfn`.
@@ -257,9 +279,10 @@ impl<M: Mmu> Frames<M> {
         }
     }
 
-    /// Gives what this CPU keeps back to the zones.
+    /// Gives what this CPU keeps back to the zones, and the runs of all.
     #[cold]
     fn drain_this_cpu(&self) {
+        self.drain_runs();
         loop {
             let mut batch = Batch::EMPTY;
             // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this
@@ -301,7 +324,11 @@ impl<M: Mmu> Frames<M> {
     #[inline(never)]
     fn free_oldest(&self, other: Option<Pfn>) {
         // SAFETY: 1: the CPU's own list, and a task does not leave its CPU within this function.
-        self.free_batch(unsafe { self.cpus.this().list.get_mut() }.take_oldest());
+        let oldest = unsafe { self.cpus.this().list.get_mut() }.take_oldest();
+        match self.keeps_runs() {
+            true => self.keep_as_runs(oldest),
+            false => self.free_batch(oldest),
+        }
         if let Some(pfn) = other {
             self.free_run(pfn.0..pfn.0 + 1);
         }
@@ -380,9 +407,17 @@ impl<M: Mmu> Frames<M> {
                 .map(|zone| zone.fetch(&self.table, order, keep));
             fetched.find(|fetched| fetched.len() != 0)
         };
+        let block = self.take_run_here(self.block_order);
+        if !block.is_empty() {
+            let frames = Batch::EMPTY;
+            return Fetched { frames, block };
+        }
         let system = self.keep_of(used_as) != self.keep;
-        let fetched = fetch(self.block_order, self.keep);
-        let fetched = fetched.or_else(|| system.then(|| fetch(0, 0)).flatten());
+        let zones = || {
+            let fetched = fetch(self.block_order, self.keep);
+            fetched.or_else(|| system.then(|| fetch(0, 0)).flatten())
+        };
+        let fetched = zones().or_else(|| self.drain_runs().then(zones).flatten());
         fetched.unwrap_or(Fetched::NOTHING)
     }
 
@@ -402,6 +437,7 @@ impl<M: Mmu> Frames<M> {
             let list = unsafe { cpu.list.peek() };
             list.all().for_each(clear);
         }
+        self.runs.iter().for_each(|runs| runs.peek_each(clear));
         self.clear_free_huge(clear);
     }
 
@@ -411,7 +447,8 @@ impl<M: Mmu> Frames<M> {
         // SAFETY: 1: nothing else runs.
         let lists = self.cpus.iter().map(|cpu| unsafe { cpu.list.peek() });
         let cpus = lists.map(|list| list.all().count() as u64);
-        zones + cpus.sum::<u64>()
+        let runs: u64 = self.runs.iter().map(CpuRuns::count).sum();
+        zones + runs + cpus.sum::<u64>()
     }
 
     /// Calls `visit` for each frame that was ever used. Only while nothing else runs.

@@ -175,6 +175,25 @@ impl<M: Mmu> Zone<M> {
         }
     }
 
+    /// Frees frames that follow each other, none of which says otherwise, under one lock: as the
+    /// largest aligned blocks.
+    pub(super) fn free_run(&self, table: &FrameTable<M>, run: Range<u64>) {
+        let mut held = self.lists.lock();
+        let lists = &mut *held;
+        let mut left = run;
+        while !left.is_empty() {
+            let order = left.start.trailing_zeros();
+            let order = order.min((left.end - left.start).ilog2()).min(MAX_ORDER);
+            lists.free(table, Pfn(left.start), order, self.start);
+            left.start += 1 << order;
+        }
+    }
+
+    /// The end of its frames.
+    pub(super) const fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Frees blocks of 2^order frames, under one lock.
     pub(super) fn free_many(
         &self,

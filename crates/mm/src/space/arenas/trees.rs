@@ -109,14 +109,21 @@ impl<'h, M: Mmu> Held<'h, M> {
         }
     }
 
-    /// See [`Held::around`]; up to the ends of the span where nothing is mapped.
+    /// See [`Held::around`]; up to the ends of the span where nothing is mapped, but for the last
+    /// page of one arena. So the tables over that page, a way down from the root, stay. A thread
+    /// that unmaps the only mapping of its arena and maps the next one there would take them out
+    /// and put them in each time, with the lock of a table that serves several arenas.
     pub(super) fn around_in_arenas(self, addr: VirtAddr) -> (Option<VirtAddr>, Option<VirtAddr>) {
         let all = self.held_addresses();
         let before = self.before_in_arenas(addr);
         let floor = before.map_or(all.start(), |vma| vma.view().range.end());
         let after = self.after_in_arenas(addr);
-        let ceiling = after.map_or(all.end(), |vma| vma.view().range.start());
-        (Some(floor), Some(ceiling))
+        let end = match self.span().only() {
+            Some(_) => VirtAddr(all.end().0 - M::Paging::page()),
+            None => all.end(),
+        };
+        let ceiling = after.map_or(end, |vma| vma.view().range.start());
+        (Some(floor), Some(ceiling.max(floor)))
     }
 
     /// See [`Held::highest_hole`]: by the gaps of its tree where it is one arena, else from mapping
