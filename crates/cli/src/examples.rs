@@ -116,6 +116,20 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "efficiency",
+        &[
+            ("minflt efficiency pft --machine kvm16", "a small machine"),
+            (
+                "minflt efficiency pft --machine kvm16 --era linux-6.15,best",
+                "two eras",
+            ),
+            (
+                "minflt efficiency --out docs",
+                "into docs/scaling.md; takes minutes",
+            ),
+        ],
+    ),
+    (
         "check",
         &[
             (

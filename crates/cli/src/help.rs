@@ -17,7 +17,10 @@ First time here? `minflt reproduce --budget 60s` prints first figures within 20 
 /// The commands by what they are for, in the order in which they are listed.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Start here", &["reproduce", "postings", "advise"]),
-    ("Measure and simulate", &["bench", "compare", "curves"]),
+    (
+        "Measure and simulate",
+        &["bench", "compare", "curves", "efficiency"],
+    ),
     ("Boot the kernel", &["boot"]),
     ("Find races", &["races", "check"]),
     (

@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         Command::Advise(args) => commands::advise::run(args),
         Command::Compare(args) => commands::compare::run(args),
         Command::Curves(args) => commands::curves::run(args),
+        Command::Efficiency(args) => commands::curves::efficiency::run(args),
         Command::Check(args) => commands::check::run(args),
         Command::Races(args) => commands::races::run(args),
         Command::Eras => commands::lists::eras(),

@@ -65,6 +65,7 @@ fn an_account_is_asked_of_sim_only_and_a_file_holds_one_run() {
     assert_snapshot!(refused("bench pft --on sim,host --flame a.svg"), @"2: minflt: --flame: only the sim target accounts time; use --on sim");
     assert_snapshot!(refused("bench pft --on sim --threads 1,2 --profile a.json"), @"2: minflt: --profile: 2 runs, but the file holds one; give one era and one number of threads");
     assert_snapshot!(refused("curves kernbench"), @"2: minflt: no scaling curve for `kernbench`; workloads are pft, page-fault1, ebizzy, mmap1");
+    assert_snapshot!(refused("efficiency kernbench"), @"2: minflt: no efficiency of `kernbench`; workloads are pft, page-fault1, ebizzy, mmap1");
     assert_snapshot!(refused("curves pft --threads 1,2048"), @"2: minflt: --threads 2048: next1024 has 1024 CPUs; give at most 1024, or a larger --machine");
     assert!(
         refused("bench pft --on sim --size 1M --free mm.nothing").starts_with(

@@ -16,13 +16,14 @@ use std::fs;
 use std::path::Path;
 
 /// Examples that no test runs, and why; that clap takes them is tested beside the table.
-const NOT_RUN: [(&str, &str); 12] = [
+const NOT_RUN: [(&str, &str); 13] = [
     ("minflt reproduce", "takes minutes"),
     ("minflt reproduce 2012 2022 --tables", "takes minutes"),
     ("minflt reproduce --budget 60s", "takes a minute"),
     ("minflt reproduce --resume", "takes minutes"),
     ("minflt check --all --budget 60s", "takes a minute"),
     ("minflt curves --out docs", "takes minutes"),
+    ("minflt efficiency --out docs", "takes minutes"),
     (
         "minflt boot -- ./hello world",
         "needs QEMU and a program; `boot.rs` boots",
@@ -80,7 +81,7 @@ fn every_example_works() {
     let at = folder.0.as_path();
     let mut not_run = Vec::new();
     let names = commands(at);
-    assert_eq!(names.len(), 17, "{names:?}");
+    assert_eq!(names.len(), 18, "{names:?}");
     for name in names {
         let lines = examples(at, &name);
         assert!(lines.len() >= 2, "{name}: {lines:?}");
@@ -105,7 +106,7 @@ fn every_example_works() {
     assert_eq!(not_run.len(), NOT_RUN.len(), "{not_run:?}");
     // A page for each command and that of the program.
     let pages = fs::read_dir(at.join(".local/share/man/man1")).expect("pages");
-    assert_eq!(pages.count(), 18);
+    assert_eq!(pages.count(), 19);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod chart;
 pub(crate) mod committed;
+pub(crate) mod efficiency;
 mod page;
 mod shared;
 mod usl;

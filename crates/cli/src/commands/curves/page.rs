@@ -18,7 +18,7 @@ const PAGE: &str = include_str!("page.md");
 const BLOCK: &str = "curves";
 
 /// How far the figures of a machine can be trusted.
-fn status(_machine: &MachineFile) -> Status {
+pub(super) fn status(_machine: &MachineFile) -> Status {
     Status::Uncalibrated
 }
 
@@ -96,7 +96,7 @@ fn note(curve: &Curve, most: u32) -> String {
 }
 
 /// The median, and where runs lie apart the least and the most.
-fn range(rates: &Rates) -> String {
+pub(super) fn range(rates: &Rates) -> String {
     let [median, least, most] = [rates.median, rates.least, rates.most].map(grouped);
     if least == most {
         median
@@ -138,8 +138,16 @@ pub(super) fn write_all(
         );
     }
     body += &format!("\n### Shared lines\n\n{}", shared::table()?.to_markdown());
+    write_page(folder, |page| with_block(page, BLOCK, &body))
+}
+
+/// Changes the page in a folder.
+pub(super) fn write_page(
+    folder: &Path,
+    change: impl FnOnce(&Path) -> Result<String, Error>,
+) -> Result<(), Error> {
     let path = folder.join("scaling.md");
-    write(&path, &with_body(&path, &body)?)
+    write(&path, &change(&path)?)
 }
 
 /// Makes the folders, and tries whether the page that is there, if one is, has a place for the
@@ -149,20 +157,20 @@ pub(super) fn folders(folder: &Path) -> Result<(), Error> {
     fs::create_dir_all(folder.join("scaling")).map_err(|error| cannot(&error))?;
     let path = folder.join("scaling.md");
     writable("--out", Some(&path))?;
-    with_body(&path, "").map(drop)
+    with_block(&path, BLOCK, "").map(drop)
 }
 
-/// The page with other tables, or a new one.
-fn with_body(path: &Path, body: &str) -> Result<String, Error> {
+/// The page with something else in a block, or a new one.
+pub(super) fn with_block(path: &Path, block: &str, body: &str) -> Result<String, Error> {
     let cannot = failed(format!("--out: {}", path.display()));
     let old = match fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => PAGE.to_owned(),
         old => old.map_err(|error| cannot(&error))?,
     };
-    replace_generated(&old, BLOCK, body).map_err(|error| cannot(&error))
+    replace_generated(&old, block, body).map_err(|error| cannot(&error))
 }
 
-fn first_large(text: &str) -> String {
+pub(super) fn first_large(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string());
     first.unwrap_or_default() + chars.as_str()

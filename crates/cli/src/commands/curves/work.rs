@@ -4,7 +4,7 @@ use crate::error::{Error, usage};
 use minflt_workload::Workload;
 
 /// A workload of which curves are drawn.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// What one operation is.
@@ -37,9 +37,9 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "page-fault1",
         unit: "pages/s",
-        about: "each thread maps 256 KiB, touches its pages and unmaps it, eight times (the \
-                original: 128 MiB, without end)",
-        options: &["--len", "256K", "-s", "8"],
+        about: "each thread maps 256 KiB, touches its pages and unmaps it, eight times after \
+                two that are not measured (the original: 128 MiB, without end)",
+        options: &["--len", "256K", "-s", "8", "--warm-up", "2"],
         pages: 0,
         touches: true,
         unmaps: 8,
@@ -47,9 +47,17 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "ebizzy",
         unit: "records/s",
-        about: "each thread maps a record of one page, touches it and unmaps it, eight times (-mTRp; \
-                the original: for ten seconds)",
-        options: &["-mTRp", "--generator", "ltp", "--records", "8"],
+        about: "each thread maps a record of one page, touches it and unmaps it, eight times after two \
+                that are not measured (-mTRp; the original: for ten seconds)",
+        options: &[
+            "-mTRp",
+            "--generator",
+            "ltp",
+            "--records",
+            "8",
+            "--warm-up",
+            "2",
+        ],
         pages: 0,
         touches: true,
         unmaps: 8,
@@ -57,11 +65,44 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "mmap1",
         unit: "mmaps/s",
-        about: "each thread maps 128 MiB and unmaps it untouched, eight times",
-        options: &["-s", "8"],
+        about: "each thread maps 128 MiB and unmaps it untouched, eight times after two that are not \
+                measured",
+        options: &["-s", "8", "--warm-up", "2"],
         pages: 0,
         touches: false,
         unmaps: 1,
+    },
+];
+
+/// The same with as many rounds before the measured ones as a thread needs until it uses again what
+/// it freed, grace periods included: some 1,500 of calls that leave a few objects each.
+pub(crate) const STEADY: &[Kind] = &[
+    KINDS[0],
+    Kind {
+        about: "each thread maps 256 KiB, touches its pages and unmaps it, 32 times after 32 that are \
+                not measured",
+        options: &["--len", "256K", "-s", "32", "--warm-up", "32"],
+        ..KINDS[1]
+    },
+    Kind {
+        about: "each thread maps a record of one page, touches it and unmaps it, 256 times after \
+                1,536 that are not measured (-mTRp)",
+        options: &[
+            "-mTRp",
+            "--generator",
+            "ltp",
+            "--records",
+            "256",
+            "--warm-up",
+            "1536",
+        ],
+        ..KINDS[2]
+    },
+    Kind {
+        about: "each thread maps 128 MiB and unmaps it untouched, 256 times after 1,536 that are not \
+                measured",
+        options: &["-s", "256", "--warm-up", "1536"],
+        ..KINDS[3]
     },
 ];
 
@@ -84,11 +125,11 @@ impl Kind {
 
 #[cfg(test)]
 mod tests {
-    use super::KINDS;
+    use super::{KINDS, STEADY};
 
     #[test]
     fn every_kind_is_a_workload_with_options_it_knows() {
-        for kind in KINDS {
+        for kind in KINDS.iter().chain(STEADY) {
             let workload = kind.workload(8, 4096).expect("options");
             assert_eq!(workload.info().name, kind.name);
         }
