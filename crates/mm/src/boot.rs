@@ -322,6 +322,7 @@ impl<M: Mmu> System<M> {
         let unused = (&swap, map.absent());
         let keep = Self::kept_slots(&at, &config, pages, cpus);
         let system = Self {
+            // First, since the next line moves what it looks at.
             rcu: Rcu::new(reports?, patience::<M>(&at, &config)),
             at,
             config,

@@ -76,6 +76,20 @@ fn where_invalidations_are_broadcast_nobody_is_interrupted() {
     }
 }
 
+/// A CPU that unmaps what no other CPU has used broadcasts nothing, though it could.
+#[test]
+fn where_invalidations_are_broadcast_an_arena_of_its_own_needs_none() {
+    const ROUNDS: u64 = 32;
+    let broadcasts = |era| {
+        let options = ["--len", "256K", "-s", "32"];
+        let outcome = run_workload("power8-80", era, 4, "page-fault1", &options);
+        outcome.events.get("tlb-broadcasts").copied().unwrap_or(0)
+    };
+    let (before, arenas) = (broadcasts("spf-2017"), broadcasts("minflt"));
+    assert!(before >= 4 * ROUNDS, "{before}");
+    assert!(arenas < ROUNDS, "{arenas}");
+}
+
 /// What `disturb` measures: with the mappings apart calls of a disturber do not change the mapping
 /// that thread 0 faults in (but for a few at its start and end), and else they do.
 #[test]

@@ -28,7 +28,6 @@ use crate::machine::Machine;
 use crate::prim::{Ordering, compiler_fence};
 use core::cell::Cell;
 use core::panic::Location;
-
 pub use order::Rank;
 
 /// How a lock of a class is waited for.
@@ -308,7 +307,7 @@ mod tests {
     #[test]
     fn a_handler_in_the_middle_of_an_addition_does_not_take_its_slot() {
         let locks = HeldLocks::new();
-        let [first, second, of_handler] = [1, 2, 3].map(|lock: u8| lock);
+        let [first, second, of_handler] = [1_u8, 2, 3];
         locks.push(held(&first)).expect("room");
         let handler = || {
             locks.push(held(&of_handler)).expect("room");

@@ -62,3 +62,23 @@ fn one_thread_takes_what_it_takes_without_arenas() {
     });
     assert_eq!(whole, undivided);
 }
+
+/// `mm/space/arenas/trees.rs`: who unmaps the only page of an arena and maps the next one there
+/// takes the lock of the leaf table only, as the tables over it stay.
+#[test]
+fn the_only_page_of_an_arena_comes_and_goes_without_its_tables() {
+    with(in_arenas(AddressSpace::Arenas), |w| {
+        let (one, two) = (w.mm.thread(), w.mm.thread());
+        let round = || {
+            let page = w.mm.mmap(Place::Any, PAGE, Prot::READ_WRITE).expect("room");
+            one.store(page, 1).expect("mapped");
+            w.mm.munmap(page, PAGE).expect("mapped");
+        };
+        round();
+        assert!(w.mm.is_divided());
+        round();
+        let did = w.did(round);
+        assert_eq!(did.lock("page-table lock of a table"), 2, "{did:?}");
+        drop(two);
+    });
+}

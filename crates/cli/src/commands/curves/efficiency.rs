@@ -2,18 +2,16 @@
 
 use super::page::{first_large, status, with_block, write_page};
 use super::work::{Kind, STEADY};
-use super::{Job, KIB_A_RUN, Rates, cap, measure, spread};
+use super::{Job, Rates, at_once, cap, kinds, measure, spread};
 use crate::args::Efficiency;
 use crate::choice::{Named, asked_eras};
-use crate::error::{Error, usage};
+use crate::error::Error;
 use crate::files::writable;
-use crate::machine::ram_kib;
 use crate::out::{grouped, outln, table_text};
 use crate::parallel;
 use crate::progress::Progress;
 use crate::rows::write_json;
 use crate::targets;
-use crate::words::did_you_mean;
 use minflt_report::{Cell, Column, Table};
 use minflt_sim::MachineFile;
 
@@ -84,7 +82,7 @@ struct Case {
 
 /// Runs the command.
 pub(crate) fn run(args: &Efficiency) -> Result<(), Error> {
-    let kinds = kinds(&args.workloads)?;
+    let kinds = kinds(&args.workloads, STEADY, "no efficiency of")?;
     let machine = targets::machine("--machine", &args.machine)?;
     let eras = asked_eras(&args.era)?;
     writable("--json", args.json.as_deref())?;
@@ -101,8 +99,7 @@ pub(crate) fn run(args: &Efficiency) -> Result<(), Error> {
         })
         .collect();
     let progress = Progress::new(args.quiet, jobs.len() as u64);
-    let at_once = ram_kib().map_or(1, |kib| (kib / KIB_A_RUN).max(1) as usize);
-    let done = parallel::map_at_most(at_once, &jobs, |(at, job)| {
+    let done = parallel::map_at_most(at_once(), &jobs, |(at, job)| {
         let done = measure(job, &cases[*at].variant.of(&machine));
         progress.advance(1);
         done
@@ -173,23 +170,6 @@ fn job(case: &Case, threads: u32, seed: u32) -> Job {
         threads,
         seed,
         asked: seed == 1 && threads == case.threads,
-    }
-}
-
-fn kinds(names: &[String]) -> Result<Vec<&'static Kind>, Error> {
-    let one = |name: &String| {
-        STEADY.iter().find(|kind| kind.name == name).ok_or_else(|| {
-            let known: Vec<_> = STEADY.iter().map(|kind| kind.name).collect();
-            usage(format!(
-                "no efficiency of `{name}`; workloads are {}{}",
-                known.join(", "),
-                did_you_mean(name, known)
-            ))
-        })
-    };
-    match names.is_empty() {
-        true => Ok(STEADY.iter().collect()),
-        false => names.iter().map(one).collect(),
     }
 }
 

@@ -32,6 +32,8 @@ const LEAST_RAM: u64 = 4 << 30;
 /// most (`/usr/bin/time minflt curves page-fault1 --threads 1024 --era spf-2017 --seeds 1`), and
 /// others need memory, too.
 const KIB_A_RUN: u64 = 2 << 20;
+/// Of a workload without a curve.
+const NO_CURVE: &str = "no scaling curve for";
 /// Runs at a time where the machine does not say how much memory it has.
 const AT_ONCE: usize = 2;
 
@@ -104,7 +106,7 @@ impl Chart {
 
 /// Runs the command.
 pub(crate) fn run(args: &Curves) -> Result<(), Error> {
-    let kinds = kinds(&args.workloads)?;
+    let kinds = kinds(&args.workloads, KINDS, NO_CURVE)?;
     let machine = targets::machine("--machine", &args.machine)?;
     let mut threads = counts("--threads", &args.threads)?;
     threads.sort_unstable();
@@ -156,7 +158,7 @@ pub(super) fn simulate(
     machine: &MachineFile,
     quiet: bool,
 ) -> Result<Chart, Error> {
-    let kinds = kinds(&[workload.to_owned()])?;
+    let kinds = kinds(&[workload.to_owned()], KINDS, NO_CURVE)?;
     let jobs = jobs(&kinds, eras, &[threads], seeds);
     let done = all(&jobs, machine, Deadline::after(None), quiet)?;
     Ok(chart(kinds[0], eras, &[threads], &jobs, &done, machine))
@@ -182,21 +184,28 @@ fn jobs(kinds: &[&'static Kind], eras: &[Named], threads: &[u32], seeds: u32) ->
     jobs
 }
 
-fn kinds(names: &[String]) -> Result<Vec<&'static Kind>, Error> {
+/// The workloads of `all` that are named; without names, all. `no` begins the refusal of others.
+fn kinds(names: &[String], all: &'static [Kind], no: &str) -> Result<Vec<&'static Kind>, Error> {
     let one = |name: &String| {
-        KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
-            let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+        all.iter().find(|kind| kind.name == name).ok_or_else(|| {
+            let known: Vec<_> = all.iter().map(|kind| kind.name).collect();
             usage(format!(
-                "no scaling curve for `{name}`; workloads are {}{}",
+                "{no} `{name}`; workloads are {}{}",
                 known.join(", "),
                 did_you_mean(name, known)
             ))
         })
     };
     if names.is_empty() {
-        return Ok(KINDS.iter().collect());
+        return Ok(all.iter().collect());
     }
     names.iter().map(one).collect()
+}
+
+/// Runs at a time, by the memory of this machine.
+fn at_once() -> usize {
+    let runs = |kib: u64| (kib / KIB_A_RUN).max(1) as usize;
+    ram_kib().map_or(AT_ONCE, runs)
 }
 
 /// Makes all runs, a few at a time; in the order of the jobs, without those that begin after the
@@ -214,9 +223,7 @@ fn all(
         order.reverse();
     }
     let progress = Progress::with_estimate(quiet, jobs.iter().map(Job::effort).sum());
-    let runs = |kib: u64| (kib / KIB_A_RUN).max(1) as usize;
-    let at_once = ram_kib().map_or(AT_ONCE, runs);
-    let done = parallel::map_at_most(at_once, &order, |at| {
+    let done = parallel::map_at_most(at_once(), &order, |at| {
         if deadline.is_over() {
             return Ok((*at, None));
         }

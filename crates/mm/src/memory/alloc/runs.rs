@@ -21,7 +21,8 @@
 //! locks the frames are the holder's.
 //!
 //! # Cost
-//! A lock of this CPU for each batch of 64 frames. A CPU keeps at most its part of an eighth of all
+//! A lock of this CPU for each batch of 64 frames, under which each of its runs is looked at up to
+//! three times for each run that the batch makes. A CPU keeps at most its part of an eighth of all
 //! memory, with its list.
 
 use super::list::BATCH;
