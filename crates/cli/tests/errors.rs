@@ -26,7 +26,7 @@ fn refused(args: &str) -> String {
 #[test]
 fn an_unknown_word_is_named_with_what_would_be_right() {
     assert_snapshot!(refused("bench pft --era linux-9.9"), @"2: minflt: unknown era `linux-9.9`; eras are linux-2.6.10, atomic-pte-2004, linux-3.7, numa-balancing-2012, anon-vma-2012, linux-3.14, fault-around-2014, linux-4.13, spf-2017, linux-5.19, hugetlb-vma-lock-2022, linux-6.4, linux-6.15, minflt, best");
-    assert_snapshot!(refused("bench frobnicate"), @"2: minflt: unknown workload `frobnicate`; workloads are pft, page-fault1, page-fault2, page-fault3, file-seq, file-rand, file-sparse, disturb, ebizzy, kernbench, load, mmap1, mmap2, brk1, fork1, numa-mem, move-pages, shootdown, hugetlb-fault, hugetlb-fork, hugetlb-both, usemem, kernel-ops, kernel-rates");
+    assert_snapshot!(refused("bench frobnicate"), @"2: minflt: unknown workload `frobnicate`; workloads are pft, page-fault1, page-fault2, page-fault3, file-seq, file-rand, file-sparse, disturb, ebizzy, kernbench, load, mmap1, mmap2, brk1, fork1, numa-mem, move-pages, shootdown, hugetlb-fault, hugetlb-fork, hugetlb-both, usemem, commit, kernel-ops, kernel-rates");
     assert_snapshot!(refused("bench pft --on moon"), @"2: minflt: --on: unknown target `moon`; targets are host, sim, linux");
     assert_snapshot!(refused("bench pft --on sim --machine cray1"), @"2: minflt: --machine: cray1: neither a known machine nor a file; machines are altix32, altix512, opteron48, wsm-ex8, x86-4n32, ivb-ep40, ivb-ex120, hsw-ex96, power8-80, power8-752, kvm16, icx-vm48, milan-vm48, skx448, rome256, genoa384, spr224, next1024, next2048, explorer");
     assert_snapshot!(refused("bench pft --rss exact"), @"2: minflt: unknown rss `exact`; choices are under-lock | atomic | sloppy | per-thread | per-cpu");

@@ -3,8 +3,8 @@
 //! - [`Workload`] is a workload with its options, [`list`] the registry the command line shows, and
 //!   [`Outcome`] what a run yields.
 //! - [`pft`], [`page_fault1`], [`page_fault2`], [`mod@file`], [`disturb`], [`ebizzy`],
-//!   [`kernbench`], [`load`], [`mmap`], [`brk1`], [`fork1`], [`numa_mem`], [`mod@hugetlb`] and
-//!   [`usemem`] are the workloads.
+//!   [`kernbench`], [`load`], [`mmap`], [`brk1`], [`fork1`], [`numa_mem`], [`mod@hugetlb`],
+//!   [`usemem`] and [`commit`] are the workloads.
 //! - [`linux`] runs them on the kernel of the machine we are on.
 //!
 //! Each workload states which part of a run it measures; contents are checked outside that part
@@ -18,6 +18,7 @@ mod size;
 mod workload;
 
 pub mod brk1;
+pub mod commit;
 pub mod disturb;
 pub mod ebizzy;
 pub mod file;
@@ -45,6 +46,7 @@ pub mod will_it_scale;
 mod fake;
 
 pub use brk1::Brk1;
+pub use commit::Commit;
 pub use contents::{Touch, file_word};
 pub use disturb::Disturb;
 pub use ebizzy::Ebizzy;

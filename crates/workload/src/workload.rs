@@ -1,6 +1,7 @@
 //! The registry of workloads.
 
 use crate::brk1::{self, Brk1};
+use crate::commit::{self, Commit};
 use crate::disturb::{self, Disturb};
 use crate::ebizzy::{self, Ebizzy};
 use crate::file::{self, File, Pattern};
@@ -58,6 +59,8 @@ pub enum Workload {
     Hugetlb(Hugetlb),
     /// Store to memory that may be inherited.
     Usemem(Usemem),
+    /// Commit and discard parts of one reservation.
+    Commit(Commit),
 }
 
 /// All workloads there are.
@@ -86,6 +89,7 @@ pub fn list() -> &'static [Info] {
         hugetlb::FORK,
         hugetlb::BOTH,
         usemem::INFO,
+        commit::INFO,
     ]
 }
 
@@ -109,6 +113,7 @@ macro_rules! each {
             Self::Shootdown($test) => $what,
             Self::Hugetlb($test) => $what,
             Self::Usemem($test) => $what,
+            Self::Commit($test) => $what,
         }
     };
 }
@@ -142,6 +147,7 @@ impl Workload {
             "hugetlb-fork" => Self::Hugetlb(Hugetlb::parse(Programs::Fork, args)?),
             "hugetlb-both" => Self::Hugetlb(Hugetlb::parse(Programs::Both, args)?),
             "usemem" => Self::Usemem(Usemem::parse(args)?),
+            "commit" => Self::Commit(Commit::parse(args)?),
             _ => {
                 let names: Vec<_> = list().iter().map(|info| info.name).collect();
                 let names = names.join(", ");
@@ -171,6 +177,7 @@ impl Workload {
             Self::Shootdown(_) => &shootdown::INFO,
             Self::Hugetlb(test) => test.info(),
             Self::Usemem(_) => &usemem::INFO,
+            Self::Commit(_) => &commit::INFO,
         }
     }
 
@@ -180,7 +187,7 @@ impl Workload {
     /// `ebizzy`, the largest unit of `kernbench`, what a task of `fork1` has touched,
     /// each thread's own memory of `numa-mem`, what thread 0 of `move-pages` touches and of
     /// `shootdown` maps, the file of `hugetlb-fault` and its siblings, what each worker of `usemem`
-    /// uses.
+    /// uses, a part of `commit`.
     ///
     /// # Errors
     /// When the size is 0, less than the workload can do with, or more than 128 TiB, or it has
@@ -216,6 +223,7 @@ impl Workload {
             Self::Shootdown(test) => test.bytes = bytes,
             Self::Hugetlb(test) => test.bytes = bytes,
             Self::Usemem(test) => test.bytes = bytes.next_multiple_of(8),
+            Self::Commit(test) => test.bytes = bytes,
         }
         Ok(())
     }
@@ -228,6 +236,7 @@ impl Workload {
             Self::PageFault1(test) => (&mut test.rounds, test.bytes.div_ceil(page_size)),
             Self::PageFault2(test) => (&mut test.tasks.rounds, test.bytes.div_ceil(page_size)),
             Self::Fork1(test) => (&mut test.tasks.rounds, test.bytes.div_ceil(page_size)),
+            Self::Commit(test) => (&mut test.tasks.rounds, test.bytes.div_ceil(page_size)),
             Self::Mmap(test) => (&mut test.tasks.rounds, UNTOUCHED),
             Self::Brk1(test) => (&mut test.tasks.rounds, UNTOUCHED),
             _ => return None,
@@ -254,6 +263,7 @@ impl Workload {
             Self::NumaMem(test) => test.tasks(),
             Self::Hugetlb(test) => test.instances,
             Self::Usemem(test) => test.count,
+            Self::Commit(test) => test.tasks.count,
             Self::Disturb(_)
             | Self::Load(_)
             | Self::File(_)
@@ -393,7 +403,7 @@ mod tests {
                 "no workload `pfft`; there are pft, page-fault1, page-fault2, page-fault3, \
                  file-seq, file-rand, file-sparse, disturb, ebizzy, kernbench, load, mmap1, \
                  mmap2, brk1, fork1, numa-mem, move-pages, shootdown, hugetlb-fault, hugetlb-fork, \
-                 hugetlb-both, usemem",
+                 hugetlb-both, usemem, commit",
             ),
             ("pft -b 1M -g 1", "pft: -b and -g are mutually exclusive"),
             ("pft -z -c 2", "pft: -c and -z are mutually exclusive"),

@@ -37,6 +37,7 @@ const LINES: &[(u32, &str)] = &[
     (2, "numa-mem -p 2 -T 8K -P 8K -L 8K -G 8K -l 2"),
     (2, "usemem --prealloc --prefault -r 2 64K"),
     (2, "usemem -t 2 -PF -r 2 64K"),
+    (2, "commit -s 20 --share 128K --reservation 1G"),
 ];
 
 fn plan(threads: u32) -> Plan {
