@@ -14,7 +14,7 @@ mod sys;
 mod thread;
 
 pub use file::{File, Mode};
-pub use mapping::{HUGE_PAGE, Mapping, PAGE};
+pub use mapping::{GIB, HUGE_PAGE, Mapping, PAGE};
 pub use out::Out;
 pub use process::{Ended, Forked, Process, Usage};
 pub use raw::{Odd, Raw, Then};

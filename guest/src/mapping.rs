@@ -10,6 +10,9 @@ pub const PAGE: u64 = 4096;
 /// Bytes in a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 
+/// Bytes that a page table of the second level maps.
+pub const GIB: u64 = 1 << 30;
+
 /// Pages of private anonymous memory, of `BYTES` bytes each.
 ///
 /// No Rust object ever lives inside: words are moved by single instructions that the compiler
@@ -43,6 +46,14 @@ impl Mapping<HUGE_PAGE> {
         let base = Sys::mmap_of(Pages::Huge, pages * HUGE_PAGE, Prot::ReadWrite);
         // INVARIANT: as above.
         base.map(|base| Self { base, pages })
+    }
+}
+
+impl Mapping<GIB> {
+    /// Spans with page tables of their own, `pages` of a GiB each.
+    pub fn sparse(pages: u64) -> Result<Self, Errno> {
+        // INVARIANT: as above.
+        Sys::mmap(pages * GIB, Prot::ReadWrite).map(|base| Self { base, pages })
     }
 }
 

@@ -24,6 +24,7 @@ const CLOCK_MONOTONIC: u64 = 1;
 const MAP_PRIVATE_ANONYMOUS: u64 = 0x02 | 0x20;
 const MAP_FIXED: u64 = 0x10;
 const MAP_HUGETLB: u64 = 0x4_0000;
+const MAP_STACK: u64 = 0x2_0000;
 const MREMAP_MAYMOVE_FIXED: u64 = 1 | 2;
 /// Values from here up are negated error numbers.
 const FIRST_ERROR: u64 = 4095_u64.wrapping_neg();
@@ -136,6 +137,13 @@ impl Sys {
     /// Maps `len` bytes of private anonymous memory somewhere.
     pub fn mmap(len: u64, prot: Prot) -> Result<u64, Errno> {
         Self::mmap_of(Pages::Base, len, prot)
+    }
+
+    /// The same for the stack of a thread.
+    pub fn mmap_stack(len: u64) -> Result<u64, Errno> {
+        let flags = MAP_PRIVATE_ANONYMOUS | MAP_STACK;
+        // SAFETY: (1) without MAP_FIXED a mapping replaces nothing.
+        unsafe { call(MMAP, [0, len, Prot::ReadWrite.bits(), flags, u64::MAX, 0]) }
     }
 
     /// The same with pages of a kind.

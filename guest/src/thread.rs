@@ -15,7 +15,7 @@ use core::arch::naked_asm;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::{Errno, Prot, Sys};
+use crate::{Errno, Sys};
 
 /// Bytes of a stack, with the control block.
 const STACK: u64 = 64 << 10;
@@ -49,7 +49,7 @@ impl Thread {
     pub fn spawn(entry: fn(u64), argument: u64) -> Result<Self, Errno> {
         // INVARIANT: fresh from the kernel.
         let thread = Self {
-            stack: Sys::mmap(STACK, Prot::ReadWrite)?,
+            stack: Sys::mmap_stack(STACK)?,
         };
         let control = thread.control();
         let first = control - 16;

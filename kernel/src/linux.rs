@@ -31,7 +31,7 @@ pub(crate) const MAP_NORESERVE: u64 = 0x4000;
 pub(crate) const MAP_POPULATE: u64 = 0x8000;
 /// `MAP_NONBLOCK`.
 pub(crate) const MAP_NONBLOCK: u64 = 0x1_0000;
-/// `MAP_STACK`, which does nothing.
+/// `MAP_STACK`, which does nothing in Linux, and is a hint here: see `Place::Stack`.
 pub(crate) const MAP_STACK: u64 = 0x2_0000;
 /// `MAP_FIXED_NOREPLACE`.
 pub(crate) const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;

@@ -28,6 +28,7 @@ use crate::arch::{clock, interrupt};
 use crate::frames::Ranges;
 use crate::mmu;
 use crate::options::Control;
+use crate::roots;
 use crate::sched;
 use crate::shared::{Once, StaticWord};
 use crate::task::{self, State};
@@ -314,6 +315,7 @@ unsafe impl Machine for Kernel {
 // verb stays within one frame.
 unsafe impl Mmu for Kernel {
     type Paging = X86_64;
+    const OWN_ROOTS: bool = true;
 
     #[inline(always)]
     fn frame_ptr(at: &Pc, pfn: Pfn) -> *mut u8 {
@@ -322,7 +324,7 @@ unsafe impl Mmu for Kernel {
 
     #[inline]
     fn clear(at: &Pc, pfn: Pfn) {
-        mmu::is_no_root(pfn);
+        mmu::is_no_table(pfn);
         // SAFETY: (1) a whole frame, which the caller has to itself.
         unsafe { at.frame(pfn).write_bytes(0, PAGE as usize) };
     }
@@ -330,7 +332,7 @@ unsafe impl Mmu for Kernel {
     #[inline]
     fn copy(at: &Pc, to: Pfn, from: Pfn) {
         assert_ne!(to, from, "a frame is copied onto itself");
-        mmu::is_no_root(to);
+        mmu::is_no_table(to);
         let (to, from) = (at.frame(to), at.frame(from).cast_const());
         // SAFETY: (1) two whole, different frames; the caller has `to` to itself, and nobody stores
         // to `from`, which it keeps read-only.
@@ -393,7 +395,7 @@ unsafe impl Mmu for Kernel {
         }
         let pages = range.pages(X86_64::SHIFT);
         if pages > FLUSH_ONE_BY_ONE {
-            mmu::flush(space);
+            mmu::flush(space, range);
             return;
         }
         let first = range.start().align_down(X86_64::SHIFT);
@@ -439,6 +441,7 @@ pub(crate) fn break_promise(control: Control) {
             interrupt::be_late();
         }
         Control::Late => interrupt::be_late(),
+        Control::Kept => roots::keep_links(),
     }
 }
 

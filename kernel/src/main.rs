@@ -19,6 +19,7 @@ mod machine;
 mod mmu;
 mod options;
 mod program;
+mod roots;
 mod sched;
 mod shared;
 mod smoke;
@@ -30,6 +31,7 @@ mod words;
 
 use core::panic::PanicInfo;
 
+use minflt_mm::config::CpuMasks;
 use minflt_mm::{Era, Running, Swap, System};
 use minflt_pgtable::{Facts, X86_64};
 use minflt_sync::Machine;
@@ -88,7 +90,11 @@ extern "C" fn kmain(start_info: u64) -> ! {
     }
     mmu::init();
     interrupts::enable();
-    machine::set_cpus(smp::start(boot, counts_per_second));
+    let cpus = smp::start(boot, counts_per_second);
+    machine::set_cpus(cpus);
+    if options.era.config.cpu_masks == CpuMasks::Arenas {
+        roots::make(cpus);
+    }
     let ram = frames::take_all(RAM_ALIGN);
     print_machine(&ram, options.era);
     if let Some(control) = options.control {

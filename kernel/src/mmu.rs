@@ -7,6 +7,9 @@
 //! left is that a CPU with nothing to run, or a task without an address space, leaves the root
 //! where it is.
 //!
+//! An address space that is divided into arenas is walked from a root of the CPU's own
+//! (`roots.rs`).
+//!
 //! PCID 0 is that of the kernel's own root, whose lower half is empty. The upper half is the same
 //! below all roots and never changes while programs run, so its translations are right under each.
 //!
@@ -14,7 +17,7 @@
 
 use core::cell::UnsafeCell;
 
-use minflt_addr::Pfn;
+use minflt_addr::{Pfn, VirtAddr, VirtRange};
 use minflt_mm::Mm;
 use minflt_pgtable::{Asids, Facts, SpaceId, Switch, X86_64};
 use minflt_sync::{Machine, Ordering};
@@ -24,6 +27,7 @@ use crate::acpi::MAX_CPUS;
 use crate::arch::kernel_map;
 use crate::arch::paging::{self, PAGE, Pcid, Table};
 use crate::machine::Kernel;
+use crate::roots::{self, Links};
 use crate::shared::StaticWord;
 use crate::task;
 
@@ -31,6 +35,8 @@ use crate::task;
 #[derive(Debug)]
 struct Loaded {
     asids: Asids,
+    /// What its own root leads to.
+    links: Links,
     /// Whether the handler of interrupts runs.
     in_handler: bool,
 }
@@ -43,6 +49,7 @@ unsafe impl Sync for OnCpu {}
 static CPUS: [OnCpu; MAX_CPUS] = [const {
     OnCpu(UnsafeCell::new(Loaded {
         asids: Asids::one(),
+        links: Links::new(),
         in_handler: false,
     }))
 }; MAX_CPUS];
@@ -91,21 +98,54 @@ fn with_loaded<R>(look: impl FnOnce(&mut Loaded) -> R) -> R {
 /// than [`leave`].
 pub(crate) fn load(mm: &Mm<Kernel>) {
     mm.activate();
-    let root = mm.root_table().phys(X86_64::SHIFT).0;
-    let pcid = match with_loaded(|loaded| loaded.asids.switch(mm.space(), root)) {
+    let root = if mm.has_own_roots() {
+        let cpu = task::current().cpu();
+        with_loaded(|loaded| loaded.links.root_for(cpu, mm.space()))
+    } else {
+        // SAFETY: (1) the root stays a table as long as `mm`; (2) `mm` changes the entries of the
+        // user's half only.
+        unsafe { Table::new(mm.root_table().phys(X86_64::SHIFT).0) }
+    };
+    let pcid = match with_loaded(|loaded| loaded.asids.switch(mm.space(), root.phys())) {
         Switch::Stays => return,
         _ if !uses_pcids() => Pcid::Flush(0),
         Switch::Keep(asid) => Pcid::Keep(number(asid)),
         Switch::Flush(asid) => Pcid::Flush(number(asid)),
     };
-    // SAFETY: (1) the root stays a table as long as `mm`; (2) `mm` changes the entries of the
-    // user's half only.
-    let root = unsafe { Table::new(root) };
     root.share_kernel_half(kernel_map::root());
     note_root(root.phys() / PAGE);
-    // SAFETY: (1) the root has the kernel's half, and `mm` maps below it what is the program's; (2)
-    // the identifier is kept if `Asids` says that what it has is of this root, and right.
+    // SAFETY: (1) the root has the kernel's half, and below it is what `mm` maps; (2) the
+    // identifier is kept if `Asids` says that what it has is of this root and address space, and
+    // right.
     unsafe { root.activate(pcid) };
+}
+
+/// A fault of `mm`, which is loaded, at `addr` was resolved: where the CPU walks from a root of its
+/// own, what was found is linked there. If another CPU is the one by now, it takes the fault again.
+///
+/// # Context
+/// Interrupts are on.
+#[inline]
+pub(crate) fn link(mm: &Mm<Kernel>, addr: u64) {
+    if mm.has_own_roots() {
+        interrupts::without_interrupts(|| link_here(mm, addr));
+    }
+}
+
+fn link_here(mm: &Mm<Kernel>, addr: u64) {
+    // The address space may have been divided a moment ago, and this CPU is about to be told.
+    let misses = |loaded: &mut Loaded| {
+        let links = &loaded.links;
+        loaded.asids.is_current(mm.space()) && links.are_of(mm.space()) && !links.has(addr)
+    };
+    if !with_loaded(misses) {
+        return;
+    }
+    if let Some(entry) = mm.upper_entry(VirtAddr(addr))
+        && !with_loaded(|loaded| loaded.links.add(addr, entry))
+    {
+        paging::flush_current();
+    }
 }
 
 /// The PCID of a tag: 0 is the kernel's.
@@ -126,25 +166,34 @@ pub(crate) fn leave(space: SpaceId) {
         if within.is_some_and(|it| it.mm().space() == space) {
             Kernel::violation(format_args!("a CPU leaves {space:?}, which its task is in"));
         }
-        if with_loaded(|loaded| loaded.asids.leave(space)) {
-            load_kernel();
-        }
+        leave_root(space);
     });
 }
 
-/// Flushes all translations of `space` on the calling CPU.
-pub(crate) fn flush(space: SpaceId) {
+/// The same whatever the task is in. The caller has interrupts off.
+fn leave_root(space: SpaceId) {
+    let was_loaded = with_loaded(|loaded| {
+        let was_loaded = loaded.asids.leave(space);
+        loaded.links.forget(space);
+        was_loaded
+    });
+    if was_loaded {
+        load_kernel();
+    }
+}
+
+/// Flushes all translations of `space` on the calling CPU, and what its own root leads to of
+/// `range`. If `space` was divided, the CPU goes over to that root.
+pub(crate) fn flush(space: SpaceId, range: VirtRange) {
     interrupts::without_interrupts(|| {
-        let is_current = with_loaded(|loaded| {
-            let is_current = loaded.asids.is_current(space);
-            if !is_current {
-                loaded.asids.forget_dormant(space);
-            }
-            is_current
-        });
-        if is_current {
-            paging::flush_current();
-        }
+        let active = task::current().active().filter(|mm| mm.space() == space);
+        let Some(mm) = active.filter(|_| with_loaded(|it| it.asids.is_current(space))) else {
+            // Nothing runs there: the root is left, before it may have to be another one.
+            return leave_root(space);
+        };
+        with_loaded(|loaded| loaded.links.drop_within(range));
+        paging::flush_current();
+        load(mm);
     });
 }
 
@@ -167,6 +216,7 @@ pub(crate) fn flush_everything() {
         let active = task::current().active().map(Mm::space);
         let stays = with_loaded(|loaded| {
             loaded.asids.forget_all_dormant();
+            loaded.links.clear();
             let stays = active.is_some_and(|space| loaded.asids.is_current(space));
             if !stays {
                 loaded.asids.leave_current();
@@ -193,10 +243,10 @@ fn note_root(pfn: u64) {
     }
 }
 
-/// An oracle: `pfn` gets new contents, so it is no root that a CPU has loaded. One that its address
-/// space gave back would be, if a CPU had not left it.
+/// An oracle: `pfn` gets new contents, so it is no root that a CPU has loaded, and no table that it
+/// has a link to. One that its address space gave back would be, if a CPU had not left it.
 #[inline(always)]
-pub(crate) fn is_no_root(pfn: Pfn) {
+pub(crate) fn is_no_table(pfn: Pfn) {
     if Kernel::CHECKED {
         let has = |root: &StaticWord| u64::from(root.load(Ordering::Relaxed)) == pfn.0;
         if let Some(cpu) = ROOTS.iter().position(has) {
@@ -205,6 +255,7 @@ pub(crate) fn is_no_root(pfn: Pfn) {
             ));
         }
     }
+    roots::is_not_linked(pfn);
 }
 
 /// Runs `work` as the handler of what another CPU asks for. The caller has interrupts off.

@@ -12,7 +12,7 @@ const DEFAULT_ERA: &str = "spf-2017";
 
 /// All options.
 const OPTIONS: &str = "era=NAME, overcommit=N, swap=MIB, hugepages=N, nopcid, canary, conformance, \
-     control=deaf|hasty|late, minflt.check=1, rdinit=PATH [-- ARGUMENTS]";
+     control=deaf|hasty|late|kept, minflt.check=1, rdinit=PATH [-- ARGUMENTS]";
 
 /// What the kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub(crate) enum Control {
     /// `late`: a CPU serves what another one asks for some time after it was interrupted. No
     /// promise is broken, and nothing may be found.
     Late,
+    /// `kept`: a CPU keeps the links of its own root to tables that are freed.
+    Kept,
 }
 
 impl Control {
@@ -62,6 +64,7 @@ impl Control {
             "deaf" => Some(Self::Deaf),
             "hasty" => Some(Self::Hasty),
             "late" => Some(Self::Late),
+            "kept" => Some(Self::Kept),
             _ => None,
         }
     }
@@ -140,7 +143,7 @@ impl<'a> Given<'a> {
             ("control", Some(value)) => {
                 self.control = Control::named(value);
                 if self.control.is_none() {
-                    say!("minflt: control must be deaf, hasty or late, got \"{value}\"");
+                    say!("minflt: control must be deaf, hasty, late or kept, got \"{value}\"");
                     return false;
                 }
             }

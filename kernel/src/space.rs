@@ -89,7 +89,10 @@ impl<'m> Space<'m> {
 
     fn resolve(&self, addr: u64, access: Access) -> Result<(), Signal> {
         match self.thread.fault(VirtAddr(addr), access) {
-            FaultOutcome::Done(_) => Ok(()),
+            FaultOutcome::Done(_) => {
+                mmu::link(self.mm, addr);
+                Ok(())
+            }
             FaultOutcome::Signal(signal) => Err(signal),
             FaultOutcome::Oom => Err(Signal::OutOfMemory),
         }

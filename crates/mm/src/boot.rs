@@ -18,6 +18,7 @@ use crate::memory::alloc::pool::{NodePool, Pools};
 use crate::memory::alloc::{CpuFrames, CpuRuns, Frames, runs_for, zones_per_node};
 use crate::memory::commit::Commit;
 use crate::memory::frame::{Frame, FrameTable, Use};
+use crate::memory::lifetime::Batch;
 use crate::memory::rss::{self, Slots};
 use crate::memory::swap::{Swap, SwapArea};
 use crate::pages::file::Files;
@@ -256,10 +257,11 @@ impl<M: Mmu> System<M> {
         if exchange == ExchangeBy::Emulated && written && at.cpus() > 1 {
             return Err(Config::EMULATED_BESIDE_HARDWARE);
         }
-        // Hardware that walks by itself takes no fault in an arena that is new to the CPU.
+        // Hardware that walks by itself from the root of the address space takes no fault in an
+        // arena that is new to the CPU.
         let cpu_masks = match M::tlb(at, 0) {
-            Some(_) => config.cpu_masks,
-            None => CpuMasks::Space,
+            None if !M::OWN_ROOTS => CpuMasks::Space,
+            _ => config.cpu_masks,
         };
         Ok(Config {
             exchange,
@@ -315,15 +317,15 @@ impl<M: Mmu> System<M> {
         let zone = |number| Frames::zone(&table, (number, split), (reserved, kept), map.first);
         // SAFETY: 1: cut off just now.
         let zones = unsafe { PerCpu::build(zones?, nodes * per_node, zone) };
-        let [slabs @ .., region, lock, own] = magazines;
-        let [slabs @ .., cache, cache_node, link, segment] = slabs;
-        let [node, vma, attr, mm, anon, chain, uffd, waiter] = slabs;
+        let [node, vma, attr, mm, anon, chain, uffd, waiter, rest @ ..] = magazines;
+        let [cache, cache_node, link, segment, region, lock, own] = rest;
         let pools = Pools::of_all_sizes(pages, pools)?;
         let unused = (&swap, map.absent());
         let keep = Self::kept_slots(&at, &config, pages, cpus);
         let system = Self {
-            // First, since the next line moves what it looks at.
+            // First, since `at` is moved next.
             rcu: Rcu::new(reports?, patience::<M>(&at, &config)),
+            batch: Batch::of::<M>(&at, pages, cpus),
             at,
             config,
             exchanges: Self::exchanges_of(&config),

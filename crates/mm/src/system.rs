@@ -12,10 +12,11 @@
 use crate::base::check::Check;
 use crate::base::config::Config;
 use crate::base::event::Event;
-use crate::entry::shootdown::Mailbox;
+use crate::entry::mailbox::Mailbox;
 use crate::entry::table::Exchanges;
 use crate::memory::alloc::Frames;
 use crate::memory::commit::Commit;
+use crate::memory::lifetime::Batch;
 use crate::memory::rss::Slots;
 use crate::memory::swap::SwapArea;
 use crate::mm::Mm;
@@ -77,6 +78,7 @@ pub struct System<M: Mmu> {
     pub(crate) linkers: PerCpu<PtLock<M>, M>,
     /// One, where address spaces may be divided.
     pub(crate) divisions: PerCpu<Divisions<M>, M>,
+    pub(crate) batch: Batch,
 }
 
 /// What each CPU has of its own.
@@ -91,6 +93,9 @@ pub(crate) struct CpuArea<M: Mmu> {
     pub(crate) mailbox: Mailbox<M>,
     /// Which [`SpaceId`] this CPU ran last and is in the CPU mask of. Its own, interrupts off.
     pub(crate) loaded: Counter,
+    /// Of which arena this CPU was asked for a flush last, and how often in a row. Its own, in the
+    /// handler of interrupts.
+    pub(crate) asked: Counter,
 }
 
 impl<M: Mmu> System<M> {
@@ -195,6 +200,7 @@ impl<M: Mmu> CpuArea<M> {
             slot: Atomic::new(0),
             mailbox: Mailbox::new(),
             loaded: Counter::new(),
+            asked: Counter::new(),
         }
     }
 }

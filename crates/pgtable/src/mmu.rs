@@ -51,6 +51,11 @@ pub unsafe trait Mmu: Machine {
     /// simulation, where copies of more bytes than one word's are refused.
     const ONE_WORD: bool = false;
 
+    /// Whether each CPU can walk from a root of its own, into which it links tables after faults:
+    /// for hardware that walks by itself. Then masks of CPUs may be kept for parts of an address
+    /// space.
+    const OWN_ROOTS: bool = false;
+
     /// Whether the machine's CPUs have `feature`; new ones have all.
     #[inline(always)]
     fn cpu_has(_at: &Self::Instance, _feature: Feature) -> bool {

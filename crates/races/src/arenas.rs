@@ -2,9 +2,11 @@
 
 use super::scenes::{boxed, expect, plays, warm};
 use super::stage::{Checked, Script, Stage};
+use core::cell::Cell;
 use minflt_mm::{Place, Prot, Signal};
 use minflt_pgtable::Paging;
 use minflt_sync::Machine;
+use std::rc::Rc;
 
 /// P65: an mmap over two arenas beside one in the second, in which nothing is mapped.
 pub(super) fn overlapping<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
@@ -58,6 +60,38 @@ pub(super) fn joining<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
         boxed(move || stage.unmap(5, 1)),
         boxed(move || {
             let _found = stage.thread().load(stage.page(5));
+        }),
+    ])
+}
+
+/// P72: a CPU uses an arena beside unmappings, and leaves the arena's mask at the second one.
+pub(super) fn leaving<'s, P: Paging>(stage: Stage<'s, P>) -> Script<'s> {
+    stage.map(4, 8);
+    for page in 4..8 {
+        stage.touch(page, 3);
+    }
+    let gone = Rc::new(Cell::new(false));
+    let is_gone = Rc::clone(&gone);
+    plays(vec![
+        boxed(move || {
+            stage.unmap(4, 1);
+            stage.unmap(5, 1);
+            stage.unmap(6, 1);
+            gone.set(true);
+        }),
+        boxed(move || {
+            let thread = stage.thread();
+            for page in 4..8 {
+                // Unmapped where the other was faster.
+                let _ = thread.load(stage.page(page));
+            }
+            // Does not sleep: its CPU stays in the mask of the address space.
+            for _ in 0..4 {
+                expect(stage, &thread, 7, Ok(3));
+                if is_gone.get() {
+                    expect(stage, &thread, 6, Err(Signal::MapErr));
+                }
+            }
         }),
     ])
 }

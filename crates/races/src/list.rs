@@ -266,6 +266,8 @@ races! {
     "P71", "arena-division-prepare", arenas::division_prepare, PreparesUndivided, "spf-2017",
         about: DIVIDED_PREPARERS =>
         "two first faults each give their VMA an anon_vma, under the locks of before and after";
+    "P72", "arena-leave", arenas::leaving, ArenaLeftUnflushed, "spf-2017", about: MASKS =>
+        "a CPU that has left an arena's mask keeps a translation of it";
     "P9-age", "age-munmap", vma_scenes::age_unmap, AgeHoles, "linux-4.13", seed: 2 =>
         "a walk under mmap_lock goes on in a table that munmap frees under the same lock";
     "P20", "around-truncate", files::around_truncate, TruncateUnmapsOnce, "fault-around-2014",

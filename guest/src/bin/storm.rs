@@ -8,7 +8,8 @@
 //! keep what their CPUs have cached of the pages, and let the kernel store there for them, which it
 //! must refuse, as their own stores would be. WHAT are some of discard, replace, page-out, fork,
 //! protect, move, unmap; all without. With `huge` among them the memory has huge pages, which are
-//! not swapped out.
+//! not swapped out. With `sparse` the pages lie a GiB apart, so that page tables come and go with
+//! them; the kernel must promise more memory than there is.
 //!
 //! A frame that was freed is likely to be used again at once, in the same place, where a stale
 //! translation does no harm. So the director touches other memory first, the *decoy*, which then
@@ -63,17 +64,25 @@ fn main(args: Args) -> i32 {
         return 2;
     }
     let mut does = [false; WHAT.len()];
-    let mut huge = false;
+    let (mut huge, mut sparse) = (false, false);
     for name in (3..).map_while(|index| args.get(index)) {
-        if name == "huge" {
-            huge = true;
+        if let Some(kind) = match name {
+            "huge" => Some(&mut huge),
+            "sparse" => Some(&mut sparse),
+            _ => None,
+        } {
+            *kind = true;
             continue;
         }
         let Some(index) = WHAT.iter().position(|what| *what == name) else {
-            say!("storm: unknown: {name}; there are: huge, {WHAT:?}");
+            say!("storm: unknown: {name}; there are: huge, sparse, {WHAT:?}");
             return 2;
         };
         does[index] = true;
+    }
+    if huge && sparse {
+        say!("storm: huge and sparse exclude each other");
+        return 2;
     }
     if does == [false; WHAT.len()] {
         does = WHAT.map(|what| !huge || what != "page-out");
@@ -85,6 +94,8 @@ fn main(args: Args) -> i32 {
     };
     if huge {
         storm.run(|| Mapping::huge(PAGES))
+    } else if sparse {
+        storm.run(|| Mapping::sparse(PAGES))
     } else {
         storm.run(|| Mapping::new(PAGES))
     }

@@ -54,6 +54,8 @@ pub(super) fn mmap(
         Place::FixedNoReplace(at)
     } else if flags & MAP_FIXED != 0 {
         Place::Fixed(at)
+    } else if addr == 0 && flags & MAP_STACK != 0 {
+        Place::Stack
     } else if addr == 0 {
         Place::Any
     } else {

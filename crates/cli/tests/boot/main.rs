@@ -21,6 +21,7 @@ use std::process::Command;
 fn programs_run_on_the_kernel_and_on_linux() {
     let Some(programs) = programs() else { return };
     storm::all(&programs.join("storm"));
+    threads_in_arenas_of_their_own_do_not_interrupt_each_other(&programs.join("bench"));
     calls_are_as_on_linux(&programs.join("calls"));
     let smoke = programs.join("smoke");
     on(&smoke, "minflt");
@@ -31,6 +32,22 @@ fn programs_run_on_the_kernel_and_on_linux() {
         Some(_) => on(&smoke, "linux"),
         None => skipped("MINFLT_LINUX names no Linux kernel"),
     }
+}
+
+/// Two threads on two CPUs that each map, touch and unmap. A thread that moves to the other CPU may
+/// be interrupted for where it comes from a few times.
+fn threads_in_arenas_of_their_own_do_not_interrupt_each_other(bench: &Path) {
+    let asked = |era| {
+        let boot = boot(
+            bench,
+            &["--cpus", "2", "--era", era],
+            &["rates", "100", "2"],
+        );
+        assert_eq!(boot.status.code(), Some(0), "{era}: {boot:?}");
+        event(&boot, "tlb-shootdown-targets")
+    };
+    let (linux, own) = (asked("linux-6.15"), asked("minflt"));
+    assert!(own < linux / 4, "linux-6.15: {linux}, minflt: {own}");
 }
 
 /// The program's own checks, on this Linux and on the kernel.

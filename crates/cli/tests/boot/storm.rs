@@ -1,5 +1,6 @@
 //! The guest's storm on several CPUs: what the director does to memory reaches all of them. With
-//! the flushes of other CPUs, or the wait for them, switched off, it is seen to lose stores.
+//! the flushes of other CPUs, or the wait for them, switched off, it is seen to lose stores; so it
+//! is where a CPU's own root keeps its links to tables that are freed.
 //!
 //! Two rounds: of all pages, and of one. `MINFLT_STORM_ROUNDS` asks for more.
 
@@ -16,6 +17,9 @@ const ROUNDS: &str = "MINFLT_STORM_ROUNDS";
 /// Seconds that one storm may take for each round.
 const ROUND_S: u64 = 60;
 
+/// For pages a GiB apart: 24 GiB are mapped.
+const SPARSE: [&str; 6] = ["--era", "minflt", "--mem", "1G", "--append", "overcommit=1"];
+
 /// Everything but forks, whose ends would leave flushes to do for address spaces that are gone.
 const ONE_SPACE: [&str; 6] = ["discard", "replace", "page-out", "protect", "move", "unmap"];
 
@@ -31,9 +35,13 @@ pub(crate) fn all(storm: &Path) {
     for era in HUGE {
         passes_huge(storm, era, rounds);
     }
+    for touchers in ["1", "3"] {
+        passes_sparse(storm, touchers, rounds);
+    }
     for (control, loses) in [("late", false), ("deaf", true), ("hasty", true)] {
         with(storm, control, loses);
     }
+    kept_links_are_found(storm);
 }
 
 fn passes(storm: &Path, era: &str, cpus: &str, touchers: &str, rounds: u64) {
@@ -48,6 +56,23 @@ fn passes_huge(storm: &Path, era: &str, rounds: u64) {
     let options = ["--cpus", "4", "--era", era, "--append", "hugepages=64"];
     let boot = loses_nothing(storm, &options, &["2", "huge"], rounds);
     assert_ne!(event(&boot, "tlb-shootdowns"), 0, "{era}, huge: {boot:?}");
+}
+
+/// In the era whose CPUs have roots of their own, page tables come and go with the pages.
+fn passes_sparse(storm: &Path, touchers: &str, rounds: u64) {
+    let options = [&["--cpus", "4"], &SPARSE[..]].concat();
+    let boot = loses_nothing(storm, &options, &[touchers, "sparse"], rounds);
+    assert_ne!(event(&boot, "tlb-shootdowns"), 0, "sparse: {boot:?}");
+}
+
+/// The storm sees it by a store, or the kernel by its oracle.
+fn kept_links_are_found(storm: &Path) {
+    let options = [&["--checks", "--cpus", "2"], &SPARSE[..]].concat();
+    let options = [&options[..], &["--append", "control=kept"]].concat();
+    let boot = boot(storm, &options, &["1", "20", "sparse"]);
+    let oracle = text(&boot.stderr).contains("has a link to it");
+    assert!(found(&boot) || oracle, "{boot:?}");
+    assert_ne!(boot.status.code(), Some(0), "{boot:?}");
 }
 
 /// `arguments` are the touchers, and what is done.

@@ -171,7 +171,8 @@ events! {
     Shootdowns = "tlb-shootdowns",
     /// CPUs interrupted by TLB shootdowns.
     ShootdownTargets = "tlb-shootdown-targets",
-    /// Times that a CPU left the CPU mask of an address space that it was not running (lazy TLB).
+    /// Times that a CPU left the CPU mask of an address space that it was not running (lazy TLB),
+    /// or that of an arena.
     LeftMasks = "tlb-masks-left",
     /// TLB flushes broadcast by the machine, without interrupts.
     Broadcasts = "tlb-broadcasts",

@@ -19,6 +19,10 @@ use minflt_pgtable::{Mmu, Paging};
 pub enum Place {
     /// Anywhere.
     Any,
+    /// Anywhere, and another thread than the caller will use it (`MAP_STACK`). Where each CPU has
+    /// an arena for its own mappings it goes into none of these: else the thread's CPU would be
+    /// interrupted for all that this one unmaps.
+    Stack,
     /// Here if the range is free, else anywhere. Rounded down to a page, and up to what may be
     /// mapped; 0 is anywhere.
     Hint(VirtAddr),
@@ -58,7 +62,7 @@ impl<'h, M: Mmu> Held<'h, M> {
                 let free = self.is_free(range);
                 free.then_some((range, None)).ok_or(MmapError::Exists)
             }
-            Place::Hint(VirtAddr(0)) | Place::Any => self.find_hole(len),
+            Place::Hint(VirtAddr(0)) | Place::Any | Place::Stack => self.find_hole(len),
             Place::Hint(at) => {
                 let at = at.align_down(M::Paging::shift()).max(user.start());
                 match Self::fixed(at, len) {
@@ -107,7 +111,7 @@ impl<'h, M: Mmu> Held<'h, M> {
                     false => self.place_aligned(Place::Any, len, unit),
                 }
             }
-            Place::Hint(_) | Place::Any => {
+            Place::Hint(_) | Place::Any | Place::Stack => {
                 // A hole with room to move within.
                 let more = len.checked_add((1 << unit) - M::Paging::page());
                 let hole = self.place(Place::Any, more.ok_or(MmapError::OutOfRange)?)?;

@@ -45,6 +45,7 @@ impl<M: Mmu> Mm<M> {
         }
         let (at, len) = match request.place {
             Place::Any | Place::Hint(VirtAddr(0)) => return self.over_anywhere(),
+            Place::Stack => return self.over_room(self.home_of_stacks()),
             Place::Fixed(at) | Place::FixedNoReplace(at) => (at, len),
             // It is rounded up, and a stack's gap behind what is mapped there stays free.
             Place::Hint(at) => {
@@ -60,7 +61,11 @@ impl<M: Mmu> Mm<M> {
 
     /// What an mmap needs that may go anywhere.
     pub(super) fn over_anywhere(&self) -> Over {
-        let home = self.home().filter(|_| !self.is_near_limit());
+        self.over_room(self.home())
+    }
+
+    fn over_room(&self, home: Option<VirtRange>) -> Over {
+        let home = home.filter(|_| !self.is_near_limit());
         home.map_or(Over::All, Over::Room)
     }
 

@@ -2,6 +2,8 @@
 
 pub(crate) mod allowed;
 mod free;
+mod linked;
+pub(crate) mod mailbox;
 pub(crate) mod part;
 pub(crate) mod shootdown;
 pub(crate) mod slot;

@@ -35,13 +35,16 @@
 //! With `--cpu-masks arenas`, a divided address space has a mask for each arena as well, and a
 //! flush interrupts the CPUs that are in the masks of its arenas *and* in that of the address
 //! space. A CPU that is not in the mask of an arena does not walk there; it takes a fault, which
-//! joins. It stays in that mask for good: one that left the address space is not interrupted, and
-//! one that came back may be interrupted needlessly. So a CPU never has to find the arenas that it
-//! is in. A flush of more than a few arenas asks all CPUs of the address space.
+//! joins. A CPU that left the address space stays in those masks: so it never has to find the
+//! arenas that it is in. It is not interrupted meanwhile, and may be needlessly when it comes back.
+//! A thread that came from another CPU has left that one in the mask of its arena. So a CPU that
+//! was asked for some flushes of one arena in a row flushes all of it, and leaves its mask; if it
+//! uses the arena still, that costs it a fault. A flush of more than a few arenas asks all CPUs of
+//! the address space.
 //!
-//! On hardware that walks by itself this needs a root table for each CPU, which is not built: there
-//! a system starts with `space`. What it would cost is modelled, by the fault; what it would take,
-//! two tables for each CPU, is not.
+//! Hardware that walks by itself needs a root for each CPU ([`super::linked`]); where a machine has
+//! none, a system starts with `space`. In the simulator the fault of a CPU's first access is
+//! modelled, and the memory of such tables is not.
 //!
 //! A CPU may have buffered anything before the division. So the call that divides first makes CPUs
 //! join arenas as they walk, then flushes everything on all CPUs, and only then marks the address
@@ -79,85 +82,20 @@
 use crate::arenas::Arenas;
 use crate::base::config::{CpuMasks, NegativeControl};
 use crate::base::event::Event;
+use crate::entry::mailbox::{Everything, Posted, Range};
 use crate::mm::Mm;
 use crate::system::System;
 use minflt_addr::{VirtAddr, VirtRange};
 use minflt_pgtable::Mmu;
 use minflt_pgtable::Paging;
 use minflt_sync::lockdep::waits_for_cpus;
-use minflt_sync::order::ShootdownLock;
-use minflt_sync::{Atomic, Cost, CpuMask, Instance, Ordering, SpinLock, this_cpu};
+use minflt_sync::{Cost, CpuMask, Instance, Ordering, this_cpu};
 
-const RANGES: usize = 4;
 /// What [`System`]'s `loaded` says of an arena: its number and 1, or 0; the address space is above.
 const ARENA_BITS: u32 = 16;
-
-/// One CPU's side of shootdowns.
-#[derive(Debug)]
-pub(crate) struct Mailbox<M: Mmu> {
-    posted: SpinLock<Posted<M>, ShootdownLock, M>,
-    /// Targets that have not yet answered this CPU's own request.
-    pending: Atomic<u64, M>,
-}
-
-/// Guarded by: the lock around it.
-#[derive(Debug, Clone, Copy)]
-struct Posted<M: Mmu> {
-    ranges: [Range<M>; RANGES],
-    len: usize,
-    everything: Everything,
-    from: CpuMask,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Everything {
-    No,
-    Yes,
-}
-
-/// A range to flush, and its address space, which stays alive until the initiator has all
-/// acknowledgements.
-#[derive(Debug)]
-struct Range<M: Mmu> {
-    mm: *const Mm<M>,
-    range: VirtRange,
-}
-
-// SAFETY: an address space is made to be shared by CPUs; the block that dereferences the pointer
-// says why it is still there.
-unsafe impl<M: Mmu> Send for Range<M> {}
-
-impl<M: Mmu> Copy for Range<M> {}
-
-impl<M: Mmu> Clone for Range<M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M: Mmu> Posted<M> {
-    const fn empty() -> Self {
-        let nothing = Range {
-            mm: core::ptr::null(),
-            range: VirtRange::new(VirtAddr(0), VirtAddr(0)),
-        };
-        Self {
-            ranges: [nothing; RANGES],
-            len: 0,
-            everything: Everything::No,
-            from: CpuMask::empty(),
-        }
-    }
-}
-
-impl<M: Mmu> Mailbox<M> {
-    pub(crate) fn new() -> Self {
-        Self {
-            posted: SpinLock::new(Posted::empty()),
-            pending: Atomic::new(0),
-        }
-    }
-}
+/// After so many flushes of one arena in a row a CPU leaves its mask: less than a fault for each
+/// interrupt where it goes on using it.
+const PATIENCE: u64 = 8;
 
 /// Flushes the translations of `range` in `mm` on every CPU; returns when all have acknowledged.
 pub(crate) fn flush<M: Mmu>(sys: &System<M>, mm: &Mm<M>, range: VirtRange) {
@@ -312,7 +250,7 @@ impl<M: Mmu> Mm<M> {
         };
         let number = arenas.number_of(addr);
         let loaded = &self.system().cpus.this().loaded;
-        let key = (self.space.0 << ARENA_BITS) + u64::from(number) + 1;
+        let key = self.arena_key(number);
         if loaded.get() == key {
             return true;
         }
@@ -328,6 +266,12 @@ impl<M: Mmu> Mm<M> {
             loaded.set(key);
         }
         linked
+    }
+
+    /// What names an arena in [`System`]'s `loaded` and `asked`.
+    #[inline(always)]
+    const fn arena_key(&self, number: u16) -> u64 {
+        (self.space.0 << ARENA_BITS) + number as u64 + 1
     }
 
     /// The calling CPU joins the mask of the arena of `addr`, if there is one, because it is about
@@ -349,7 +293,7 @@ impl<M: Mmu> Mm<M> {
 
     /// The arenas, if CPUs that walk are in their masks.
     #[inline(always)]
-    fn linked_arenas(&self) -> Option<&Arenas<M>> {
+    pub(super) fn linked_arenas(&self) -> Option<&Arenas<M>> {
         let arenas = self.arenas()?;
         // A CPU that sees it too late is flushed, after what it walks now.
         (arenas.linking.load(Ordering::Relaxed) != 0).then_some(arenas)
@@ -402,6 +346,55 @@ impl<M: Mmu> Mm<M> {
         M::flush_local(&self.system().at, self.space, range);
     }
 
+    /// Another CPU has asked this one to flush `range`. If it was for the same arena as some times
+    /// before, the CPU flushes all of that and leaves its mask, and the answer is true. Where it
+    /// leaves, and why that is right, is as for the mask of the address space.
+    ///
+    /// # Context
+    /// In the handler of interrupts, so not within a walk.
+    #[inline]
+    fn leaves_arena(&self, range: VirtRange) -> bool {
+        self.system().config.cpu_masks == CpuMasks::Arenas && self.is_asked_again(range)
+    }
+
+    fn is_asked_again(&self, range: VirtRange) -> bool {
+        let sys = self.system();
+        let Some(arenas) = self.linked_arenas() else {
+            return false;
+        };
+        let span = arenas.span_of(range);
+        let Some(arena) = span.only().and_then(|number| arenas.get(number)) else {
+            return false;
+        };
+        let patience = if M::defers_little(&sys.at) {
+            2
+        } else {
+            PATIENCE
+        };
+        let key = self.arena_key(span.first) * PATIENCE;
+        let asked = &sys.cpus.this().asked;
+        let times = asked
+            .get()
+            .checked_sub(key)
+            .filter(|times| *times < PATIENCE);
+        let times = times.unwrap_or(0) + 1;
+        if times < patience {
+            asked.set(key + times);
+            return false;
+        }
+        asked.set(0);
+        let all = if sys.lacks(NegativeControl::ArenaLeftUnflushed) {
+            range
+        } else {
+            arenas.addresses(span.first)
+        };
+        self.forget(all);
+        arena.part.cpus.remove(this_cpu::<M>());
+        sys.cpus.this().loaded.set(self.space.0 << ARENA_BITS);
+        sys.count(Event::LeftMasks);
+        true
+    }
+
     /// Flushes `range` on this CPU, as an initiator requested.
     fn answer(&self, range: VirtRange) {
         let sys = self.system();
@@ -410,7 +403,9 @@ impl<M: Mmu> Mm<M> {
         // A walk that waits for no acknowledgement is not overtaken endlessly in explored
         // schedules.
         if runs || sys.lacks(NegativeControl::WalkStartsOver) {
-            self.forget(range);
+            if !self.leaves_arena(range) {
+                self.forget(range);
+            }
         } else if sys.lacks(NegativeControl::LeavesUnflushed) {
             self.forget(range);
             self.leave();

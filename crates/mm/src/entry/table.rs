@@ -275,13 +275,10 @@ impl<M: Mmu> Mm<M> {
         if level > 1 {
             return drop(self.table_lock(table.pfn()).lock());
         }
-        let mut last = core::ptr::null();
-        for index in entries {
-            let lock = self.group_lock(table.pfn(), table.entry(index));
-            if !core::ptr::eq(lock, last) {
-                drop(lock.lock());
-                last = lock;
-            }
+        let group = GROUP_BYTES as usize / size_of::<<M::Paging as Paging>::Word>();
+        let first = entries.start / group * group;
+        for index in (first..entries.end).step_by(group) {
+            drop(self.group_lock(table.pfn(), table.entry(index)).lock());
         }
     }
 

@@ -139,8 +139,18 @@ impl<M: Mmu> Arenas<M> {
     /// user space, away from programs and their heaps, and from libraries and stacks.
     #[inline(always)]
     pub(crate) fn home(&self) -> u16 {
-        let from = u32::from(self.geometry.last()) * 3 / 4;
+        let from = u32::from(self.first_home());
         from.saturating_sub(this_cpu::<M>()) as u16
+    }
+
+    /// Where the first CPU does.
+    const fn first_home(&self) -> u16 {
+        (self.geometry.last() as u32 * 3 / 4) as u16
+    }
+
+    /// What goes anywhere but there, above.
+    pub(crate) const fn home_of_stacks(&self) -> u16 {
+        self.first_home() + 1
     }
 
     /// How many there are.

@@ -78,7 +78,7 @@ impl<M: Mmu> System<M> {
                 self.rcu.quiescent();
             }
             Reclamation::Srcu if self.deferred_here() < enough::<M>(&self.at) => {}
-            Reclamation::RcuBatched if !self.is_batch(self.deferred_here()) => {
+            Reclamation::RcuBatched if !self.batch.is_due(self.deferred_here()) => {
                 self.rcu.quiescent();
             }
             Reclamation::Srcu
@@ -86,24 +86,6 @@ impl<M: Mmu> System<M> {
             | Reclamation::RcuBatched
             | Reclamation::TypeStable => self.run_due(),
         }
-    }
-
-    /// Callbacks of a CPU that are worth a grace period where these are rare: each ends with every
-    /// CPU's moving of a few lines. Half of what it may have queued, so that the other half has
-    /// place while they wait.
-    fn enough_for_batch(&self) -> u64 {
-        let most = if M::defers_little(&self.at) { 2 } else { BATCH };
-        most.min(self.most_deferred() / 2)
-    }
-
-    /// Whether a CPU that has queued so many callbacks looks after the grace period: from a batch
-    /// on once for each [`STEP`] more, as each look writes a line of all CPUs.
-    fn is_batch(&self, queued: u64) -> bool {
-        if queued < self.enough_for_batch() {
-            return false;
-        }
-        let step = STEP.min(self.most_deferred() / 8);
-        M::defers_little(&self.at) || queued % step < step.div_ceil(8)
     }
 
     /// Free slots of a slab that a CPU keeps: what one grace period frees, and as much again, where
@@ -161,7 +143,7 @@ impl<M: Mmu> System<M> {
     /// tables, this many are its part of an eighth of all memory.
     #[must_use]
     pub fn most_deferred(&self) -> u64 {
-        share_of_memory(self.usable_frames(), self.machine_cpus()).max(LEAST_DEFERRED)
+        most_deferred(self.usable_frames(), self.machine_cpus())
     }
 
     /// Waits until this CPU has queued no more than `most` callbacks, for some time.
@@ -260,6 +242,46 @@ const LEAST_DEFERRED: u64 = 64;
 /// How often a throttled CPU polls for the end of a grace period.
 pub(crate) const WAITS: u32 = 256;
 
+/// When a CPU looks after the grace period where these are to be rare.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// Callbacks that are worth one, which ends with every CPU's moving of a few lines: half of
+    /// what a CPU may have queued, so that the other half has place while they wait.
+    enough: u64,
+    /// From then on it looks once for so many more, as each look writes a line of all CPUs: when it
+    /// has some more than a multiple, which is what a call leaves.
+    step: u64,
+    some: u64,
+}
+
+impl Batch {
+    /// For so many frames of memory.
+    pub(crate) fn of<M: Mmu>(at: &M::Instance, frames: u64, cpus: u32) -> Self {
+        let most = most_deferred(frames, cpus);
+        let (enough, step) = if M::defers_little(at) {
+            (2, 1)
+        } else {
+            (BATCH, STEP.min(most / 8))
+        };
+        Self {
+            enough: enough.min(most / 2),
+            step,
+            some: step.div_ceil(8),
+        }
+    }
+
+    /// Whether a CPU that has queued so many looks.
+    #[inline]
+    fn is_due(&self, queued: u64) -> bool {
+        queued >= self.enough && queued % self.step < self.some
+    }
+}
+
+/// Callbacks that a CPU may have queued, with so many frames of memory.
+fn most_deferred(frames: u64, cpus: u32) -> u64 {
+    share_of_memory(frames, cpus).max(LEAST_DEFERRED)
+}
+
 /// A CPU's part of an eighth of all memory, in frames.
 fn share_of_memory(frames: u64, cpus: u32) -> u64 {
     frames / (8 * u64::from(cpus))
@@ -269,8 +291,7 @@ fn share_of_memory(frames: u64, cpus: u32) -> u64 {
 /// hundred mmaps and munmaps, 128 KiB of VMAs and nodes.
 const BATCH: u64 = 1024;
 
-/// Callbacks that a CPU queues between two looks after a grace period, about: it looks when it has
-/// some more than a multiple of this, in the first eighth, which is what a call leaves.
+/// Callbacks that a CPU queues between two looks after a grace period, about.
 const STEP: u64 = 64;
 
 /// Callbacks of a CPU that are worth a grace period: each call that changes mappings leaves a few.

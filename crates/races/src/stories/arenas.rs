@@ -98,4 +98,16 @@ const STORIES: &[Story] = &[
             ORIGIN,
         ],
     ),
+    story(
+        "P72",
+        StaleTranslation,
+        &["munmap of a page, three times", "loads"],
+        [
+            "A CPU that is interrupted for one arena again and again leaves its mask. It has \
+             flushed only what the last munmap asked for, and the next one does not ask it: it \
+             goes on using a page that is gone.",
+            "flush all of the arena before leaving its mask; a CPU that uses it again joins first.",
+            ORIGIN,
+        ],
+    ),
 ];

@@ -47,6 +47,19 @@ fn a_call_takes_the_locks_of_its_arenas() {
     });
 }
 
+/// `mm/call/place.rs`: the stack of another thread is not where this CPU maps its own, and so its
+/// CPU is not asked for what this one unmaps.
+#[test]
+fn a_stack_is_in_no_arena_of_a_cpu() {
+    with(in_arenas(AddressSpace::Arenas), |w| {
+        let _two = (w.mm.thread(), w.mm.thread());
+        let map = |place| w.mm.mmap(place, PAGE, Prot::READ_WRITE).expect("room");
+        let [own, stack] = [Place::Any, Place::Stack].map(map);
+        assert!(w.mm.is_divided());
+        assert_eq!(stack.0 >> 35, (own.0 >> 35) + 1, "{own:?} {stack:?}");
+    });
+}
+
 /// `mm/space/arenas`: as long as it is not divided, it takes the locks that it takes without any.
 #[test]
 fn one_thread_takes_what_it_takes_without_arenas() {

@@ -229,6 +229,10 @@ const NOT_COUNTED: &[(&str, &str)] = &[
         "says what a switch looks at: words of its own CPU, of a machine with a real MMU",
     ),
     (
+        "mm/src/entry/linked.rs",
+        "of a machine with a real MMU; the boot test counts interrupts (crates/cli/tests/boot)",
+    ),
+    (
         "mm/src/change/plan.rs",
         "says how many lookups and records there are, by the VMAs in a range",
     ),

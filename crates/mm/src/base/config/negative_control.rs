@@ -143,6 +143,8 @@ negative_controls! {
     AgeHoles = "age-holes",
     /// A CPU that leaves the CPU mask of an address space flushes only the requested range.
     LeavesUnflushed = "leaves-unflushed",
+    /// A CPU that leaves the CPU mask of an arena flushes only the requested range.
+    ArenaLeftUnflushed = "arena-left-unflushed",
     /// Page aging walks through hugetlb page tables that other address spaces may free.
     AgesShared = "ages-shared",
     /// A page-cache lookup does not recheck, after it takes a reference, that the frame is still

@@ -216,6 +216,13 @@ impl<M: Mmu> Mm<M> {
         (!home.is_empty()).then_some(home)
     }
 
+    /// Where an mmap goes that another thread will use: an arena that is no CPU's.
+    pub(crate) fn home_of_stacks(&self) -> Option<VirtRange> {
+        let arenas = self.divided()?;
+        let home = arenas.addresses(arenas.home_of_stacks());
+        (!home.is_empty()).then_some(home)
+    }
+
     /// Its arenas, for the ledger.
     pub(crate) fn count_arenas(&self) -> Counted {
         let mut counted = Counted::default();
