@@ -127,6 +127,7 @@ pub(crate) fn load(mm: &Mm<Kernel>) {
 /// Interrupts are on.
 #[inline]
 pub(crate) fn link(mm: &Mm<Kernel>, addr: u64) {
+    // A hint here: where it comes too late, the program takes another fault.
     if mm.has_own_roots() {
         interrupts::without_interrupts(|| link_here(mm, addr));
     }

@@ -51,12 +51,7 @@ pub const INFO: Info = Info {
             help: "bytes reserved in all",
         },
         will_it_scale::rounds("200"),
-        Opt {
-            name: "-t",
-            value: "N",
-            default: "--threads",
-            help: "threads",
-        },
+        will_it_scale::THREADS,
         will_it_scale::WARM_UP,
     ],
     refused: &[NOT_BOUND],

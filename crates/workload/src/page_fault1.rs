@@ -33,12 +33,7 @@ pub const INFO: Info = Info {
             default: "8",
             help: "rounds of each thread (the original's count samples of a second)",
         },
-        Opt {
-            name: "-t",
-            value: "N",
-            default: "--threads",
-            help: "threads",
-        },
+        will_it_scale::THREADS,
         will_it_scale::WARM_UP,
     ],
     refused: &[Refused {

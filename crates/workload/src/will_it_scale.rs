@@ -25,6 +25,12 @@ pub(crate) const TASKS: Opt = Opt {
     help: "tasks: threads, or processes",
 };
 
+/// The same of a loop whose tasks are threads.
+pub(crate) const THREADS: Opt = Opt {
+    help: "threads",
+    ..TASKS
+};
+
 /// See [`TASKS`].
 pub(crate) const NOT_BOUND: Refused = Refused {
     name: "-m",

@@ -66,19 +66,15 @@ fn main(args: Args) -> i32 {
     let mut does = [false; WHAT.len()];
     let (mut huge, mut sparse) = (false, false);
     for name in (3..).map_while(|index| args.get(index)) {
-        if let Some(kind) = match name {
-            "huge" => Some(&mut huge),
-            "sparse" => Some(&mut sparse),
-            _ => None,
-        } {
-            *kind = true;
-            continue;
+        match (name, WHAT.iter().position(|what| *what == name)) {
+            ("huge", _) => huge = true,
+            ("sparse", _) => sparse = true,
+            (_, Some(index)) => does[index] = true,
+            (_, None) => {
+                say!("storm: unknown: {name}; there are: huge, sparse, {WHAT:?}");
+                return 2;
+            }
         }
-        let Some(index) = WHAT.iter().position(|what| *what == name) else {
-            say!("storm: unknown: {name}; there are: huge, sparse, {WHAT:?}");
-            return 2;
-        };
-        does[index] = true;
     }
     if huge && sparse {
         say!("storm: huge and sparse exclude each other");
