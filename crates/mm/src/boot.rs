@@ -88,7 +88,7 @@ impl Carve {
     /// The free frames that CPUs keep.
     fn frames<M: Mmu>(&mut self, config: &Config, cpus: u32) -> Option<Kept<M>> {
         let lists = self.per_cpu(cpus, |_| CpuFrames::new());
-        let runs = self.per_cpu(runs_for(config, cpus), |_| CpuRuns::new());
+        let runs = self.per_cpu(runs_for(config, cpus), |_| CpuRuns::new(config));
         lists.zip(runs)
     }
 

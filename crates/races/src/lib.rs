@@ -26,6 +26,7 @@ mod names;
 mod pins;
 mod promises;
 mod remaps;
+mod runs;
 mod scenes;
 mod segments;
 mod stacks;

@@ -5,11 +5,12 @@ use super::stage::{Script, Stage};
 use super::{Format, Race};
 use super::{
     aba, advice, arenas, away, entries, files, forks, hints, huge_age, huge_moving, huge_tables,
-    hugetlb, lineage, masks, migration, pins, promises, remaps, scenes, segments, stacks,
+    hugetlb, lineage, masks, migration, pins, promises, remaps, runs, scenes, segments, stacks,
     vma_scenes,
 };
 use minflt_mm::config::{
     AddressSpace, AnonVmaPreparation, Balancing, CpuMasks, ExchangeBy, FaultAroundAge, Linking,
+    Zones,
 };
 use minflt_mm::{Config, NegativeControl};
 use minflt_pgtable::Paging;
@@ -130,6 +131,16 @@ const fn in_arenas(config: Config, address_space: AddressSpace) -> Config {
         Some(_) => config,
     }
 }
+
+/// CPUs keep runs of frames; lists are short, as memory may be full.
+const RUNS: About = About {
+    swap_pages: 16,
+    staged: |config| Config {
+        zones: Zones::PerCpuGroup,
+        ..config
+    },
+    ..MEMORY
+};
 
 const NODES: About = About { nodes: 2, ..MEMORY };
 
@@ -268,6 +279,8 @@ races! {
         "two first faults each give their VMA an anon_vma, under the locks of before and after";
     "P72", "arena-leave", arenas::leaving, ArenaLeftUnflushed, "spf-2017", about: MASKS =>
         "a CPU that has left an arena's mask keeps a translation of it";
+    "P73", "run-drain", runs::draining, RunGivenFirst, "linux-4.13", about: RUNS =>
+        "a run of free frames is given back to a zone, and its CPU hands it out as well";
     "P9-age", "age-munmap", vma_scenes::age_unmap, AgeHoles, "linux-4.13", seed: 2 =>
         "a walk under mmap_lock goes on in a table that munmap frees under the same lock";
     "P20", "around-truncate", files::around_truncate, TruncateUnmapsOnce, "fault-around-2014",

@@ -16,18 +16,24 @@
 //!                          barrier                 done seen
 //! ```
 //!
-//! Measured: thread 0's window. A disturber's rounds are counted over its own window, and a round
-//! counts only once it is complete.
+//! With `--disturbers` fewer threads disturb, none or one for example, and the others each touch an
+//! equal part of the region: then the question is what threads that fault in one mapping lose by a
+//! mapper beside them. Disturbers stop when thread 0 is done with its part.
+//!
+//! Measured: the window of thread 0, or of all threads that touch. A disturber's rounds are counted
+//! over its own window, and a round counts only once it is complete.
 
 use crate::contents::{FRESH_PAGES, Region, Touch, check_fresh, checked_round, round};
 use crate::options::{Info, Opt, OptionError};
 use crate::outcome::Outcome;
 use crate::target::{Plan, Prot, Stop, Target, TargetError, Worker};
-use crate::workload::agreed_threads;
+use crate::workload::{agreed_threads, unsupported};
 use minflt_addr::VirtAddr;
 
 /// The mailbox slot that is set once thread 0 is done.
 const DONE: usize = 0;
+/// The mailbox slot with the start of the region.
+const START: usize = 1;
 
 /// What the registry says about `disturb`.
 pub const INFO: Info = Info {
@@ -39,13 +45,19 @@ pub const INFO: Info = Info {
             name: "--size",
             value: "SIZE",
             default: "256M",
-            help: "bytes that thread 0 touches",
+            help: "bytes that thread 0 touches, or all that do not disturb",
         },
         Opt {
             name: "--chunk",
             value: "SIZE",
             default: "512K",
             help: "bytes that each other thread maps, touches and unmaps per round",
+        },
+        Opt {
+            name: "--disturbers",
+            value: "N",
+            default: "all but thread 0",
+            help: "threads that map, touch and unmap; the others share the region",
         },
         Opt {
             name: "--apart",
@@ -61,10 +73,13 @@ pub const INFO: Info = Info {
 /// The test with its options.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Disturb {
-    /// Bytes that thread 0 touches (`--size`), rounded up to pages.
+    /// Bytes that thread 0 touches, or all that do not disturb (`--size`), rounded up to a page for
+    /// each of them.
     pub bytes: u64,
     /// Bytes of a disturber's round (`--chunk`), rounded up to pages.
     pub chunk_bytes: u64,
+    /// How many threads disturb (`--disturbers`); all but thread 0 if nothing is said.
+    pub disturbers: Option<u32>,
     /// Whether thread 0's region never merges with other mappings (`--apart`).
     pub apart: bool,
 }
@@ -74,6 +89,7 @@ impl Default for Disturb {
         Self {
             bytes: 256 << 20,
             chunk_bytes: 512 << 10,
+            disturbers: None,
             apart: false,
         }
     }
@@ -90,6 +106,7 @@ impl Disturb {
         Ok(Self {
             bytes: given.size("--size")?.unwrap_or(default.bytes),
             chunk_bytes: given.size("--chunk")?.unwrap_or(default.chunk_bytes),
+            disturbers: given.count_from(0, "--disturbers")?,
             apart: given.has("--apart"),
         })
     }
@@ -99,10 +116,19 @@ impl Disturb {
     #[must_use]
     pub fn bytes_needed(&self, threads: u32, page_size: u64) -> u64 {
         let chunk = self.chunk_bytes.div_ceil(page_size);
-        let disturbers = u64::from(threads.saturating_sub(1));
-        (self.bytes.div_ceil(page_size) + FRESH_PAGES)
-            .saturating_add(chunk.saturating_mul(disturbers))
+        let threads = threads.max(1);
+        let disturbers = self.disturbers.unwrap_or(threads - 1).min(threads - 1);
+        let share = self.share(threads - disturbers, page_size) + FRESH_PAGES;
+        share
+            .saturating_mul(u64::from(threads - disturbers))
+            .saturating_add(chunk.saturating_mul(u64::from(disturbers)))
             .saturating_mul(page_size)
+    }
+
+    /// Pages that each of `touching` threads touches.
+    fn share(&self, touching: u32, page_size: u64) -> u64 {
+        let pages = self.bytes.div_ceil(page_size);
+        pages.div_ceil(u64::from(touching))
     }
 
     /// Runs it.
@@ -111,7 +137,17 @@ impl Disturb {
     /// When the plan has no threads, or the target fails.
     pub fn run<T: Target>(&self, target: &T, plan: &Plan) -> Result<Outcome, TargetError> {
         let threads = agreed_threads(INFO.name, "", None, plan)?;
-        let pages = self.bytes.div_ceil(target.page_size());
+        let disturbers = self.disturbers.unwrap_or(threads - 1);
+        if disturbers >= threads {
+            return Err(unsupported(format!(
+                "disturb: --disturbers {disturbers} leaves none of {threads} threads that touches; \
+                 give at most {}",
+                threads - 1
+            )));
+        }
+        let touching = threads - disturbers;
+        let share = self.share(touching, target.page_size());
+        let pages = share * u64::from(touching);
         let chunk = self.chunk_bytes.div_ceil(target.page_size());
         let mut outcome = Outcome {
             workload: INFO.name,
@@ -119,18 +155,20 @@ impl Disturb {
         };
         outcome.number("bytes", self.bytes);
         outcome.number("chunk_bytes", self.chunk_bytes);
-        outcome.number("disturbers", threads - 1);
+        outcome.number("disturbers", disturbers);
         if self.apart {
             outcome.text("mappings", "apart");
         }
         let report = target.process(plan, |w| match w.index() {
-            0 => fault(w, pages, self.apart),
+            0 => lead(w, pages, share, self.apart),
+            other if other < touching => follow(w, share),
             _ => disturb(w, chunk),
         })?;
-        outcome.add_windows(report, 0..1);
+        let touching = touching as usize;
+        outcome.add_windows(report, 0..touching);
         outcome.pages = pages;
         outcome.rate("pages_per_second", pages, outcome.wall_ns);
-        let disturbers = outcome.workers.get(1..).unwrap_or_default();
+        let disturbers = outcome.workers.get(touching..).unwrap_or_default();
         let rounds = disturbers.iter().map(|worker| worker.ops).sum();
         let ns = disturbers
             .iter()
@@ -141,27 +179,49 @@ impl Disturb {
     }
 }
 
-/// Thread 0. Whatever happens to it, it comes to the barrier and posts that it is done.
-fn fault<W: Worker>(w: &mut W, pages: u64, apart: bool) -> Result<(), Stop> {
+/// Thread 0, which maps the region. Whatever happens to it, it comes to the barrier and posts that
+/// it is done.
+fn lead<W: Worker>(w: &mut W, pages: u64, share: u64, apart: bool) -> Result<(), Stop> {
     let mapped = match apart {
         true => map_apart(w, pages),
         false => w.map(pages * w.page_size(), Prot::ReadWrite),
     };
+    if let Ok(at) = mapped {
+        w.post(START, at.0);
+    }
     w.barrier();
-    let region = mapped.map(|at| Region {
+    let touched = mapped.and_then(|at| touch(w, at, share));
+    w.post(DONE, 1);
+    touched?.check(w)?;
+    check_fresh(w)
+}
+
+/// Another thread that touches, if thread 0 could map.
+fn follow<W: Worker>(w: &mut W, share: u64) -> Result<(), Stop> {
+    w.barrier();
+    let start = w.read(START);
+    if start == 0 {
+        return Ok(());
+    }
+    let own = u64::from(w.index()) * share * w.page_size();
+    touch(w, VirtAddr(start + own), share)?.check(w)?;
+    check_fresh(w)
+}
+
+/// Touches a thread's part of the region, which is what is measured.
+fn touch<W: Worker>(w: &mut W, at: VirtAddr, pages: u64) -> Result<Region, Stop> {
+    let region = Region {
         at,
         pages,
         touch: Touch::Lines(1),
         repetition: 0,
-    });
+    };
     w.window_open();
-    let filled = region.and_then(|region| region.fill(w));
+    let filled = region.fill(w);
     w.window_close();
-    w.post(DONE, 1);
     filled?;
     w.ops(pages);
-    region?.check(w)?;
-    check_fresh(w)
+    Ok(region)
 }
 
 /// Maps `pages` between two pages that nobody may use.
@@ -192,7 +252,7 @@ fn disturb<W: Worker>(w: &mut W, chunk: u64) -> Result<(), Stop> {
 
 #[cfg(test)]
 mod tests {
-    use super::Disturb;
+    use super::{Disturb, FRESH_PAGES};
     use crate::fake::{Fake, plan};
     use crate::outcome::Param;
     use crate::target::{Stop, TargetError};
@@ -200,6 +260,7 @@ mod tests {
     const SMALL: Disturb = Disturb {
         bytes: 1 << 20,
         chunk_bytes: 64 << 10,
+        disturbers: None,
         apart: false,
     };
 
@@ -218,6 +279,33 @@ mod tests {
         assert_eq!((outcome.pages, outcome.faults), (256, 256));
         assert_eq!(outcome.workers[0].ops, 256);
         assert_eq!(outcome.workers[1].faults, outcome.workers[1].ops * 16);
+    }
+
+    #[test]
+    fn threads_that_do_not_disturb_share_the_region() {
+        let one_of_four = Disturb {
+            disturbers: Some(1),
+            ..SMALL
+        };
+        let outcome = one_of_four.run(&Fake::default(), &plan(4)).unwrap();
+        // 256 pages on three threads are 86 for each.
+        assert_eq!((outcome.pages, outcome.faults), (258, 258));
+        let ops: Vec<u64> = outcome.workers.iter().map(|worker| worker.ops).collect();
+        assert_eq!(ops[..3], [86, 86, 86]);
+        assert_eq!(
+            one_of_four.bytes_needed(4, 4096) >> 12,
+            3 * (86 + FRESH_PAGES) + 16
+        );
+    }
+
+    #[test]
+    fn somebody_must_touch() {
+        let all = Disturb {
+            disturbers: Some(2),
+            ..SMALL
+        };
+        let error = all.run(&Fake::default(), &plan(2)).unwrap_err();
+        assert!(error.to_string().contains("give at most 1"), "{error}");
     }
 
     #[test]

@@ -198,15 +198,20 @@ impl Given<'_> {
 
     /// The option as a count, at least 1.
     pub(crate) fn count(&self, name: &str) -> Result<Option<u32>, OptionError> {
+        self.count_from(1, name)
+    }
+
+    /// The option as an integer of at least `least`.
+    pub(crate) fn count_from(&self, least: u32, name: &str) -> Result<Option<u32>, OptionError> {
         let Some(text) = self.text(name) else {
             return Ok(None);
         };
         match text.parse() {
-            Ok(0) | Err(_) => Err(self.error(&format!(
-                "{name} must be an integer from 1 to {}, got `{text}`",
+            Ok(count) if count >= least => Ok(Some(count)),
+            _ => Err(self.error(&format!(
+                "{name} must be an integer from {least} to {}, got `{text}`",
                 u32::MAX
             ))),
-            Ok(count) => Ok(Some(count)),
         }
     }
 

@@ -168,3 +168,44 @@ fn memory_of_many_mappings_comes_back() {
         );
     }
 }
+
+/// How many bytes a process of one page takes, in the era of this name: processes of one page, of
+/// `threads` threads, are made until memory is full.
+fn bytes_of_a_process(era: &str, threads: usize) -> usize {
+    const RAM: usize = 32 << 20;
+    let era = minflt_mm::era(era).expect("an era");
+    let sys = boot(era.config, 1, RAM);
+    let cpu = sys.machine().enter(0);
+    let mut all = Vec::new();
+    while let Ok(mm) = sys.new_mm() {
+        let them: Vec<_> = (0..threads).map(|_| mm.thread()).collect();
+        let Ok(at) = mm.mmap(Place::Any, PAGE, Prot::READ_WRITE) else {
+            break;
+        };
+        let stored = them[0].store(at, 1);
+        drop(them);
+        if stored.is_err() {
+            break;
+        }
+        all.push(mm);
+    }
+    let count = all.len();
+    drop(all);
+    drop(cpu);
+    let _cpu = sys.machine().enter(0);
+    sys.check_ledger(&[]).expect("nothing is left");
+    RAM.div_ceil(count)
+}
+
+/// The directory of arenas, and where the process is divided an arena's lock, tree and table.
+#[test]
+fn arenas_take_at_most_16_kib_of_a_small_process() {
+    for threads in [1, 2] {
+        let [arenas, without] = ["minflt", "spf-2017"].map(|era| bytes_of_a_process(era, threads));
+        eprintln!("{threads} threads: {arenas} bytes, {without} without arenas");
+        assert!(
+            arenas <= without + (16 << 10),
+            "{arenas} and {without} bytes"
+        );
+    }
+}

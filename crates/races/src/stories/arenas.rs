@@ -110,4 +110,17 @@ const STORIES: &[Story] = &[
             ORIGIN,
         ],
     ),
+    story(
+        "P73",
+        StaleRead,
+        &["munmap", "an allocation that memory is too short for"],
+        [
+            "A CPU keeps frames that it has freed as runs. Before an allocation fails on another \
+             CPU, that one gives all runs back to the zones, and takes each out of the CPU's list \
+             only afterwards: meanwhile its CPU has added to the run, or taken from it.",
+            "take a run out under the lock of the runs first; between the locks it is nobody \
+             else's.",
+            ORIGIN,
+        ],
+    ),
 ];

@@ -145,6 +145,8 @@ negative_controls! {
     LeavesUnflushed = "leaves-unflushed",
     /// A CPU that leaves the CPU mask of an arena flushes only the requested range.
     ArenaLeftUnflushed = "arena-left-unflushed",
+    /// A run of free frames goes back to the zones before it is taken from the CPU that keeps it.
+    RunGivenFirst = "run-given-first",
     /// Page aging walks through hugetlb page tables that other address spaces may free.
     AgesShared = "ages-shared",
     /// A page-cache lookup does not recheck, after it takes a reference, that the frame is still

@@ -100,7 +100,12 @@ impl<M: Mmu> Frames<M> {
             true => (4, (len / 64 / u64::from(nodes)).clamp(8, 256)),
             false => (LEAST, 0),
         };
-        let most = (share as usize).clamp(least, MOST);
+        // And half of a share that is too small for a list and runs is for those.
+        let listed = match swap.exists() && runs.count() > 0 {
+            true => share / 2,
+            false => share,
+        };
+        let most = (listed as usize).clamp(least, MOST);
         let most_in_runs = match runs.count() {
             0 => 0,
             _ => share.saturating_sub(most as u64),

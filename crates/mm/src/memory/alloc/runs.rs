@@ -18,7 +18,8 @@
 //! # Why it is correct
 //! A frame in a run is free and in no zone: no descriptor says that it heads a free block, so the
 //! zone does not merge with it. Runs are given back without the lock of runs held: between the two
-//! locks the frames are the holder's.
+//! locks the frames are the holder's. They are taken out first: a run that goes to a zone while its
+//! CPU still has it is given twice (race P73).
 //!
 //! # Cost
 //! A lock of this CPU for each batch of 64 frames, under which each of its runs is looked at up to
@@ -27,7 +28,7 @@
 
 use super::list::BATCH;
 use super::{Frames, list::Batch};
-use crate::base::config::{Config, Zones};
+use crate::base::config::{Config, NegativeControl, Zones};
 use crate::memory::frame::Use;
 use core::ops::Range;
 use minflt_addr::Pfn;
@@ -55,6 +56,8 @@ struct Runs {
     len: usize,
     /// Frames in all of them.
     frames: u64,
+    /// Whether others give a run back before they take it out: the fix of P73, switched off.
+    gives_first: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +115,13 @@ impl Runs {
         Some(self.cut(last, most))
     }
 
+    /// What [`Self::take`] would take.
+    fn last(&self, most: u32) -> Option<Run> {
+        let run = *self.runs[..self.len].last()?;
+        let count = run.count.min(most);
+        Some(Run { count, ..run })
+    }
+
     /// Up to `most` frames of the oldest run.
     fn take_oldest(&mut self, most: u32) -> Option<Run> {
         (self.len > 0).then(|| self.cut(0, most))
@@ -136,18 +146,38 @@ impl Runs {
 
 impl<M: Mmu> CpuRuns<M> {
     /// None.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Self {
             runs: SpinLock::new(Runs {
                 runs: [Run::NONE; ROOM],
                 len: 0,
                 frames: 0,
+                gives_first: config.lacks::<M>(NegativeControl::RunGivenFirst),
             }),
         }
     }
 
     fn take(&self, most: u32) -> Option<Run> {
         self.runs.lock().take(most)
+    }
+
+    /// Takes up to `most` frames for `give`; whether there were any.
+    fn give(&self, most: u32, give: impl FnOnce(Run)) -> bool {
+        let mut runs = self.runs.lock();
+        let gives_first = runs.gives_first;
+        let run = match gives_first {
+            false => runs.take(most),
+            true => runs.last(most),
+        };
+        drop(runs);
+        let some = run.is_some();
+        if let Some(run) = run {
+            give(run);
+            if gives_first {
+                self.take(most);
+            }
+        }
+        some
     }
 
     /// A piece of what is kept beyond `most` frames.
@@ -234,8 +264,7 @@ impl<M: Mmu> Frames<M> {
         let mut some = false;
         if self.keeps_runs() {
             for runs in self.runs.iter() {
-                while let Some(run) = runs.take(PIECE) {
-                    self.free_kept(run);
+                while runs.give(PIECE, |run| self.free_kept(run)) {
                     some = true;
                 }
             }
