@@ -100,7 +100,7 @@ impl<M: Mmu> Frames<M> {
             true => (4, (len / 64 / u64::from(nodes)).clamp(8, 256)),
             false => (LEAST, 0),
         };
-        // And half of a share that is too small for a list and runs is for those.
+        // With one, half of a share is for runs, where there are any.
         let listed = match swap.exists() && runs.count() > 0 {
             true => share / 2,
             false => share,
