@@ -16,10 +16,6 @@ const MAGIC_CRC: &[u8] = b"070702";
 const TRAILER: &str = "TRAILER!!!";
 /// What headers and contents begin at a multiple of, from the start of the archive.
 const ALIGN: usize = 4;
-/// The part of a mode that says what a file is.
-const TYPE: u32 = 0o170_000;
-/// A regular file.
-const REGULAR: u32 = 0o100_000;
 
 /// What is wrong with an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,15 +48,16 @@ pub(crate) struct Entry<'a> {
     pub(crate) path: &'a str,
     /// Its type and rights, as in `st_mode`.
     pub(crate) mode: u32,
+    /// Its number: two that share one are names of one file, if `links` says so.
+    pub(crate) number: u32,
+    /// Names that it has.
+    pub(crate) links: u32,
+    /// Its user and group.
+    pub(crate) owner: (u32, u32),
+    /// The device that it is: major and minor number.
+    pub(crate) device: (u32, u32),
     /// Its contents.
     pub(crate) bytes: &'a [u8],
-}
-
-impl Entry<'_> {
-    /// Whether it is a regular file.
-    pub(crate) const fn is_file(&self) -> bool {
-        self.mode & TYPE == REGULAR
-    }
 }
 
 /// An archive. It iterates over its entries, and ends after the first error.
@@ -81,22 +78,6 @@ impl<'a> Archive<'a> {
         }
     }
 
-    /// The regular file of this path, the last one if there are several, as Linux unpacks them.
-    ///
-    /// # Errors
-    /// Anything wrong with the archive, also behind the file.
-    pub(crate) fn file(self, path: &str) -> Result<Option<Entry<'a>>, CpioError> {
-        let path = relative(path);
-        let mut found = None;
-        for entry in self {
-            let entry = entry?;
-            if entry.path == path && entry.is_file() {
-                found = Some(entry);
-            }
-        }
-        Ok(found)
-    }
-
     /// The next entry; `None` for the trailer.
     fn read(&mut self) -> Result<Option<Entry<'a>>, CpioError> {
         let start = self.at;
@@ -106,6 +87,8 @@ impl<'a> Archive<'a> {
         }
         let number = |index| number(header, index).ok_or(CpioError::Number(start));
         let (mode, len, name_len) = (number(1)?, number(6)?, number(11)?);
+        let (inode, owner, links) = (number(0)?, (number(2)?, number(3)?), number(4)?);
+        let device = (number(9)?, number(10)?);
         let name = self.take(start, name_len as usize)?;
         let name = match name.split_last() {
             Some((0, name)) => core::str::from_utf8(name).map_err(|_| CpioError::Name(start))?,
@@ -123,6 +106,10 @@ impl<'a> Archive<'a> {
         Ok(Some(Entry {
             path: relative(name),
             mode,
+            number: inode,
+            links,
+            owner,
+            device,
             bytes,
         }))
     }
@@ -164,7 +151,7 @@ fn number(header: &[u8], index: usize) -> Option<u32> {
     })
 }
 
-/// A path as it is compared: `/bin/a`, `./bin/a` and `bin/a` are the same.
+/// A path as it is kept: `/bin/a`, `./bin/a` and `bin/a` are the same.
 fn relative(path: &str) -> &str {
     let mut path = path;
     while let Some(rest) = path.strip_prefix('/').or_else(|| path.strip_prefix("./")) {

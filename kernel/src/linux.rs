@@ -73,12 +73,12 @@ pub(crate) const CSIGNAL: u64 = 0xff;
 /// `SIGCHLD`.
 pub(crate) const SIGCHLD: u64 = 17;
 
-/// `AT_NULL`: ends the auxiliary vector.
-pub(crate) const AT_NULL: u64 = 0;
-/// `AT_PAGESZ`: the page size.
-pub(crate) const AT_PAGESZ: u64 = 6;
-/// `AT_ENTRY`: the program's entry point.
-pub(crate) const AT_ENTRY: u64 = 9;
+/// What the machine is called.
+pub(crate) const NODE: &str = "minflt";
+/// The Linux whose calls these are.
+pub(crate) const RELEASE: &str = "6.12.0-minflt";
+/// What more is told of the kernel.
+pub(crate) const VERSION: &str = "#1 SMP minflt";
 
 /// No such process.
 pub(crate) const ESRCH: Errno = Errno(3);
@@ -92,20 +92,20 @@ pub(crate) const EBADF: Errno = Errno(9);
 pub(crate) const ECHILD: Errno = Errno(10);
 /// Try again: the word has another value, or there is no room for another thread.
 pub(crate) const EAGAIN: Errno = Errno(11);
+/// An error of a device.
+pub(crate) const EIO: Errno = Errno(5);
+/// Not enough memory.
+pub(crate) const ENOMEM: Errno = Errno(12);
 /// Bad address.
 pub(crate) const EFAULT: Errno = Errno(14);
 /// Out of the range of what is supported.
 pub(crate) const EINVAL: Errno = Errno(22);
-/// Too many open files in the system.
-pub(crate) const ENFILE: Errno = Errno(23);
 /// Too many open files of the process.
 pub(crate) const EMFILE: Errno = Errno(24);
 /// Not a terminal.
 pub(crate) const ENOTTY: Errno = Errno(25);
 /// It has no positions.
 pub(crate) const ESPIPE: Errno = Errno(29);
-/// It cannot be written.
-pub(crate) const EROFS: Errno = Errno(30);
 /// The path is too long.
 pub(crate) const ENAMETOOLONG: Errno = Errno(36);
 /// No such system call.
@@ -114,6 +114,48 @@ pub(crate) const ENOSYS: Errno = Errno(38);
 pub(crate) const EOPNOTSUPP: Errno = Errno(95);
 /// The time is over.
 pub(crate) const ETIMEDOUT: Errno = Errno(110);
+
+/// Not a folder.
+pub(crate) const ENOTDIR: Errno = Errno(20);
+/// It is a folder.
+pub(crate) const EISDIR: Errno = Errno(21);
+/// It is there.
+pub(crate) const EEXIST: Errno = Errno(17);
+/// It is in use.
+pub(crate) const EBUSY: Errno = Errno(16);
+/// Two file systems.
+pub(crate) const EXDEV: Errno = Errno(18);
+/// No room on the device.
+pub(crate) const ENOSPC: Errno = Errno(28);
+/// Nobody reads.
+pub(crate) const EPIPE: Errno = Errno(32);
+/// Out of the range of what can be told.
+pub(crate) const ERANGE: Errno = Errno(34);
+/// The folder is not empty.
+pub(crate) const ENOTEMPTY: Errno = Errno(39);
+/// Too many links.
+pub(crate) const ELOOP: Errno = Errno(40);
+/// No such device.
+pub(crate) const ENXIO: Errno = Errno(6);
+/// No program, or none for this machine.
+pub(crate) const ENOEXEC: Errno = Errno(8);
+/// Too many arguments.
+pub(crate) const E2BIG: Errno = Errno(7);
+
+/// A signal has ended the call early: it is made again, unless a handler without `SA_RESTART` runs.
+/// This and those below never reach a program. Linux: `ERESTARTSYS`.
+pub(crate) const RESTART_IF_ASKED: Errno = Errno(512);
+/// It is made again in any case. Linux: `ERESTARTNOINTR`.
+pub(crate) const RESTART_ALWAYS: Errno = Errno(513);
+/// It is made again, unless a handler runs. Linux: `ERESTARTNOHAND`.
+pub(crate) const RESTART_IF_QUIET: Errno = Errno(514);
+/// The same, by `restart_syscall`. Linux: `ERESTART_RESTARTBLOCK`.
+pub(crate) const RESTART_KNOWN: Errno = Errno(516);
+
+/// Whether a call ended so.
+pub(crate) const fn is_cut(errno: Errno) -> bool {
+    errno.0 >= RESTART_IF_ASKED.0 && errno.0 <= RESTART_KNOWN.0
+}
 
 /// The word a failed system call returns.
 pub(crate) const fn failed(errno: Errno) -> u64 {

@@ -58,6 +58,9 @@ pub(crate) struct Pc {
 /// The clock's counts per second.
 static COUNTS_PER_SECOND: Once<u64> = Once::new();
 
+/// When the clock was 0, in nanoseconds since 1970.
+static BOOTED: Once<u64> = Once::new();
+
 /// CPUs that run; 0 until all were started.
 static CPUS: StaticWord = StaticWord::new(0);
 
@@ -97,6 +100,16 @@ pub(crate) fn cpus() -> u32 {
 pub(crate) fn now_ns() -> u64 {
     let rate = u128::from(counts_per_second());
     (u128::from(clock::counts()) * 1_000_000_000 / rate) as u64
+}
+
+/// Nanoseconds since 1970, by the machine's clock of dates.
+pub(crate) fn real_ns() -> u64 {
+    BOOTED.get().copied().unwrap_or(0) + now_ns()
+}
+
+/// Says when the clock was 0, in nanoseconds since 1970. Called once, at boot.
+pub(crate) fn set_date(ns: u64) {
+    BOOTED.set(ns);
 }
 
 impl Pc {

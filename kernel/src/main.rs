@@ -12,12 +12,14 @@ mod conformance;
 mod crew;
 mod fault;
 mod frames;
+mod fs;
 mod initrd;
 mod linux;
 mod loader;
 mod machine;
 mod mmu;
 mod options;
+mod pool;
 mod program;
 mod roots;
 mod sched;
@@ -27,6 +29,7 @@ mod space;
 mod stack;
 mod task;
 mod user;
+mod watch;
 mod words;
 
 use core::panic::PanicInfo;
@@ -40,8 +43,9 @@ use x86_64::instructions::interrupts;
 use arch::exit::{Verdict, exit};
 use arch::pvh::BootInfo;
 use arch::serial::{Serial, last_words, say};
-use arch::{clock, kernel_map, protect, smp};
+use arch::{clock, date, kernel_map, protect, smp};
 use frames::Ranges;
+use fs::unpack::UnpackError;
 use machine::{Kernel, Pc};
 use options::{Options, Pcids, Run, has_program};
 use shared::Once;
@@ -85,6 +89,7 @@ extern "C" fn kmain(start_info: u64) -> ! {
     user::process::init();
     user::futex::init();
     machine::set_clock(counts_per_second);
+    machine::set_date(date::since_1970_ns().saturating_sub(machine::now_ns()));
     if options.pcids == Pcids::Used {
         mmu::use_pcids();
     }
@@ -103,16 +108,15 @@ extern "C" fn kmain(start_info: u64) -> ! {
 
     let good = match options.run {
         Run::Smoke { canary } => {
-            user::files::init(&[]);
             let sys = start_system(ram, &options);
-            all_frames::check(sys) & smoke::run(sys, canary)
+            let whole = all_frames::check(sys);
+            whole & files(&[], false) && smoke::run(sys, canary)
         }
         Run::Program { path, arguments } => {
             let sys = start_system(ram, &options);
             // SAFETY: (1) all RAM is mapped by now, and `frames` keeps off the RAM disk.
             let initrd = unsafe { boot.initrd_bytes() };
-            user::files::init(initrd);
-            program::run(sys, initrd, path, arguments)
+            files(initrd, options.attended) && program::run(sys, path, arguments)
         }
         Run::Conformance => {
             // SAFETY: (1) as above.
@@ -134,6 +138,34 @@ extern "C" fn kmain(start_info: u64) -> ! {
     } else {
         Verdict::Failure
     })
+}
+
+/// Makes the first files, of the initial RAM disk; false if that cannot be, which is said.
+fn files(initrd: &'static [u8], attended: bool) -> bool {
+    if attended {
+        Serial::attend();
+    }
+    fs::tty::init(if attended {
+        fs::tty::Mode::Cooked
+    } else {
+        fs::tty::Mode::Raw
+    });
+    match fs::init(initrd) {
+        Ok(()) => true,
+        Err(UnpackError::Archive(error)) => {
+            say!("failed the initial RAM disk: {error}");
+            false
+        }
+        Err(UnpackError::Memory(_)) => {
+            say!("failed there is not enough memory for the files of the initial RAM disk");
+            false
+        }
+    }
+}
+
+/// The kernel's command line.
+fn command_line() -> &'static str {
+    BOOT.get().and_then(BootInfo::command_line).unwrap_or("")
 }
 
 /// What programs run in, once it has begun.

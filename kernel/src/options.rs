@@ -12,7 +12,7 @@ const DEFAULT_ERA: &str = "spf-2017";
 
 /// All options.
 const OPTIONS: &str = "era=NAME, overcommit=N, swap=MIB, hugepages=N, nopcid, canary, conformance, \
-     control=deaf|hasty|late|kept, minflt.check=1, rdinit=PATH [-- ARGUMENTS]";
+     control=deaf|hasty|late|kept, console=attended, minflt.check=1, rdinit=PATH [-- ARGUMENTS]";
 
 /// What the kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,8 @@ pub(crate) struct Options<'a> {
     pub(crate) control: Option<Control>,
     /// Whether translations of several address spaces are kept.
     pub(crate) pcids: Pcids,
+    /// `console=attended`: somebody types at the console.
+    pub(crate) attended: bool,
     /// What runs.
     pub(crate) run: Run<'a>,
 }
@@ -120,6 +122,7 @@ struct Given<'a> {
     huge_pages: u64,
     control: Option<Control>,
     pcids: Pcids,
+    attended: bool,
 }
 
 impl<'a> Given<'a> {
@@ -137,6 +140,7 @@ impl<'a> Given<'a> {
                 return false;
             }
             ("nopcid", None) => self.pcids = Pcids::Unused,
+            ("console", Some("attended")) => self.attended = true,
             ("conformance", None) => self.conformance = true,
             ("era", Some(_)) => self.era = value,
             ("rdinit", Some(_)) => self.path = value,
@@ -231,6 +235,7 @@ impl<'a> Options<'a> {
                 huge_pages: given.huge_pages,
                 control: given.control,
                 pcids: given.pcids,
+                attended: given.attended,
                 run,
             }),
             Err(why) => {

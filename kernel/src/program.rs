@@ -15,7 +15,7 @@ use core::iter;
 use minflt_mm::System;
 
 use crate::arch::serial::say;
-use crate::initrd::Archive;
+use crate::linux::ENOENT;
 use crate::loader::LoadError;
 use crate::machine::Kernel;
 use crate::smoke::{balances, print_counts};
@@ -24,35 +24,15 @@ use crate::user::ending::Ending;
 use crate::user::process::{self, Meanwhile};
 use crate::words::Words;
 
-/// Runs the program at `path` in the archive `initrd`, with the words of `rest` as its further
-/// arguments; true if it was started and every frame was accounted for.
-pub(crate) fn run(
-    sys: &'static System<Kernel>,
-    initrd: &'static [u8],
-    path: &'static str,
-    rest: &'static str,
-) -> bool {
-    if initrd.is_empty() {
-        say!("failed there is no initial RAM disk to take {path} from");
-        return false;
-    }
-    let file = match Archive::new(initrd).file(path) {
-        Ok(Some(file)) => file,
-        Ok(None) => {
-            say!("failed the initial RAM disk has no file {path}");
-            return false;
-        }
-        Err(error) => {
-            say!("failed the initial RAM disk: {error}");
-            return false;
-        }
-    };
+/// Runs the program at `path`, with the words of `rest` as its further arguments; true if it was
+/// started and every frame was accounted for.
+pub(crate) fn run(sys: &'static System<Kernel>, path: &'static str, rest: &'static str) -> bool {
     let words = iter::once(path).chain(Words::of(rest));
     let Some(args) = Args::new(words) else {
         say!("failed more than {} arguments", Args::MOST);
         return false;
     };
-    let outcome = process::run(sys, file.bytes, args, Meanwhile::Nothing);
+    let outcome = process::run(sys, args, Meanwhile::Nothing);
     let mut good = record(path, outcome.ending);
     print_counts(sys);
     if let Some(unbalanced) = outcome.unbalanced {
@@ -78,9 +58,9 @@ fn record(path: &str, ending: Ending) -> bool {
 const fn reason(error: LoadError) -> &'static str {
     match error {
         LoadError::Malformed => "it is no ELF file, or a damaged one",
-        LoadError::Unsupported => {
-            "only static x86-64 programs that are linked at fixed addresses (ET_EXEC) are supported"
-        }
+        LoadError::Unsupported => "only static x86-64 programs are supported",
+        LoadError::Missing(ENOENT) => "there is no such file",
+        LoadError::Missing(_) => "it is no file that may be executed",
         LoadError::Memory(_) => "there is not enough memory, or its segments overlap",
     }
 }

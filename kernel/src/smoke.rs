@@ -5,12 +5,13 @@ use minflt_pgtable::Access;
 
 use crate::arch::serial::say;
 use crate::arch::smp;
+use crate::fs::{self, unpack};
 use crate::machine::Kernel;
 use crate::stack::Args;
 use crate::task;
 use crate::user::ending::Ending;
-use crate::user::files;
 use crate::user::process::{self, Meanwhile, Outcome};
+use crate::user::signal;
 
 /// The guest's `smoke`, built by build.rs.
 static SMOKE: &[u8] = include_bytes!(env!("GUEST_SMOKE"));
@@ -79,6 +80,10 @@ const CANARY: Run = Run {
 
 /// Runs everything; true if each run ended as it must and every frame was accounted for.
 pub(crate) fn run(sys: &'static System<Kernel>, canary: bool) -> bool {
+    if unpack::carry("smoke", SMOKE).is_err() {
+        say!("smoke: FAILED, there is no memory for it");
+        return false;
+    }
     let mut good = true;
     for run in RUNS.into_iter().chain(canary.then_some(CANARY)) {
         if run.meanwhile == Meanwhile::Interrupt && !smp::can_interrupt() {
@@ -102,7 +107,7 @@ fn one(sys: &'static System<Kernel>, run: Run) -> bool {
         ending,
         unbalanced,
         seen,
-    } = process::run(sys, SMOKE, args, run.meanwhile);
+    } = process::run(sys, args, run.meanwhile);
     say!("{name}: {ending}");
     let mut good = ending == run.ending;
     if !good {
@@ -152,7 +157,8 @@ pub(crate) fn print_counts(sys: &System<Kernel>) {
 /// Whether every frame is accounted for now that every process is gone, and with its stacks.
 pub(crate) fn balances(sys: &System<Kernel>) -> bool {
     task::give_back_stacks(sys);
-    files::forget_disk();
+    fs::forget();
+    signal::forget();
     match sys.check_ledger(&[]) {
         Ok(ledger) if ledger.kernel != 0 => {
             say!(

@@ -17,6 +17,7 @@ use minflt_pgtable::{Facts, X86_64};
 use minflt_sync::{Atomic, Cx, Machine, Ordering, TaskId};
 use x86_64::instructions::interrupts;
 
+use crate::acpi::MAX_CPUS;
 use crate::arch::kernel_map::{self, TASK_STACK_PAGES};
 use crate::arch::paging::{self, PAGE};
 use crate::arch::{gdt, switch};
@@ -39,6 +40,8 @@ static FREE: Free = Free {
 
 /// The most threads of programs at a time.
 const MAX_THREADS: u64 = 512;
+/// The most tasks of all kinds, and one.
+pub(crate) const MOST: usize = 2 * MAX_CPUS + MAX_THREADS as usize + 1;
 /// Bytes of RAM for each of them: what is taken at boot is a hundredth of that, and a sixteenth
 /// where all have stacks.
 const RAM_PER_THREAD: u64 = 1 << 20;

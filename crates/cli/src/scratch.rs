@@ -146,10 +146,19 @@ impl Scratch {
         command: &mut Command,
         time: Option<Duration>,
     ) -> io::Result<Option<ExitStatus>> {
+        self.run_with_input(command.stdin(Stdio::null()), time)
+    }
+
+    /// The same with the input that the command says.
+    pub(crate) fn run_with_input(
+        &self,
+        command: &mut Command,
+        time: Option<Duration>,
+    ) -> io::Result<Option<ExitStatus>> {
         let id = {
             // Not in the middle of a clean-up.
             let mut all = all();
-            let child = command.stdin(Stdio::null()).spawn()?;
+            let child = command.spawn()?;
             let id = child.id();
             all.children.push(child);
             id

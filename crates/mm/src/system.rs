@@ -141,6 +141,18 @@ impl<M: Mmu> System<M> {
         self.frames.table.len()
     }
 
+    /// Frames of memory, those in holes not included, and how many of them are free, but for those
+    /// that CPUs keep (`MemTotal` and `MemFree` of /proc/meminfo). A moment later it may be
+    /// otherwise.
+    ///
+    /// # Context
+    /// On a CPU of the machine; takes the zones' locks, one after the other.
+    #[must_use]
+    pub fn memory_pages(&self) -> (u64, u64) {
+        let all = self.frames.table.len() - self.absent;
+        (all, self.frames.free_in_zones())
+    }
+
     /// Clears every free frame now, so that faults need not. Only while nothing else runs.
     pub fn clear_free_frames(&self) {
         self.frames.clear_free(&self.at);

@@ -3,6 +3,7 @@
 mod apic;
 pub(crate) mod boot;
 pub(crate) mod clock;
+pub(crate) mod date;
 pub(crate) mod exit;
 pub(crate) mod fpu;
 pub(crate) mod gdt;

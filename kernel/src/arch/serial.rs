@@ -22,6 +22,9 @@ const PATIENCE: u32 = 1_000_000;
 /// Whose line it is.
 static LINE: Flag = Flag::new();
 
+/// 1 if somebody is at the console.
+static ATTENDED: StaticWord = StaticWord::new(0);
+
 /// The first port of where the kernel's own lines go.
 static LOG: StaticWord = StaticWord::new(COM1 as u32);
 
@@ -78,6 +81,25 @@ impl Serial {
     /// Sends bytes to the console as they are, in one piece.
     pub(crate) fn send(bytes: &[u8]) {
         exclusively(|| Self(COM1).transmit(bytes));
+    }
+
+    /// A byte that the console has received, if there is one.
+    pub(crate) fn receive() -> Option<u8> {
+        /// Line status: a byte is there.
+        const THERE: u8 = 1;
+        let console = Self(COM1);
+        (console.input(5) & THERE != 0).then(|| console.input(0))
+    }
+
+    /// Whether anything may be typed: else there is nobody at the console.
+    pub(crate) fn can_receive() -> bool {
+        // ORDERING: Relaxed: the boot CPU sets it before there are programs.
+        ATTENDED.load(Ordering::Relaxed) == 1
+    }
+
+    /// Somebody is at the console. Called at boot.
+    pub(crate) fn attend() {
+        ATTENDED.store(1, Ordering::Relaxed);
     }
 
     /// Sends bytes; the caller has the port.

@@ -24,6 +24,13 @@ const INTERRUPTS_ON: u64 = 1 << 9;
 const MAY_REACH_PROGRAMS: u64 = 1 << 18;
 /// The flags set when a program starts: the bit that is always one, and interrupts.
 const START_FLAGS: u64 = 1 << 1 | INTERRUPTS_ON;
+/// The flags that a program may set by returning from a handler: CF PF AF ZF SF TF DF OF RF AC.
+/// Linux: `FIX_EFLAGS`.
+const OF_PROGRAMS: u64 = 0x5_0dd5;
+/// The flags that a handler begins without: TF DF RF.
+const NOT_IN_HANDLERS: u64 = 1 << 8 | 1 << 10 | 1 << 16;
+/// A vector that no trap has.
+const NO_TRAP: u64 = 257;
 
 global_asm!(
     include_str!("smap.s"),
@@ -78,8 +85,8 @@ pub(crate) enum Trap {
     Syscall(u64, [u64; 6]),
     /// A page fault at an address.
     PageFault(u64, Access),
-    /// Any other exception: vector and error code.
-    Exception(u64, u64),
+    /// Any other exception, by its vector.
+    Exception(u64),
     /// An interrupt that was served, maybe just before it ran: the program knows nothing of it.
     Interrupt,
 }
@@ -93,6 +100,37 @@ pub(crate) enum Trap {
 #[derive(Clone, Debug)]
 pub(crate) struct UserContext {
     frame: Frame,
+    /// Where the last page fault was.
+    address: u64,
+}
+
+/// The registers of a program, and what its last exception was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registers {
+    pub(crate) r8: u64,
+    pub(crate) r9: u64,
+    pub(crate) r10: u64,
+    pub(crate) r11: u64,
+    pub(crate) r12: u64,
+    pub(crate) r13: u64,
+    pub(crate) r14: u64,
+    pub(crate) r15: u64,
+    pub(crate) rdi: u64,
+    pub(crate) rsi: u64,
+    pub(crate) rbp: u64,
+    pub(crate) rbx: u64,
+    pub(crate) rdx: u64,
+    pub(crate) rax: u64,
+    pub(crate) rcx: u64,
+    pub(crate) rsp: u64,
+    pub(crate) rip: u64,
+    pub(crate) rflags: u64,
+    pub(crate) cs: u64,
+    pub(crate) ss: u64,
+    /// The error code of the last exception, its vector, and where it was, if it was a page fault.
+    pub(crate) error: u64,
+    pub(crate) trap: u64,
+    pub(crate) address: u64,
 }
 
 impl UserContext {
@@ -123,7 +161,7 @@ impl UserContext {
             ss: u64::from(gdt::USER_DATA.0),
         };
         // INVARIANT: the user segments, and flags with interrupts and without I/O privilege.
-        Self { frame }
+        Self { frame, address: 0 }
     }
 
     /// Runs the program, in the address space that is active, until it stops. Interrupts are on
@@ -143,7 +181,7 @@ impl UserContext {
         // IRETQ to an address that is not canonical faults in ring 0: a program's entry may be one,
         // and some CPUs let a program jump there.
         if self.frame.rip >> 47 != 0 {
-            return Trap::Exception(GENERAL_PROTECTION, 0);
+            return Trap::Exception(GENERAL_PROTECTION);
         }
         let by_sysret = u64::from(self.can_sysret());
         let frame = &raw mut self.frame;
@@ -164,7 +202,7 @@ impl UserContext {
 
     /// Why the program stopped. Interrupts are off since it did: another fault would change the
     /// address of this one.
-    fn trap(&self) -> Trap {
+    fn trap(&mut self) -> Trap {
         let Frame {
             vector,
             error,
@@ -179,18 +217,120 @@ impl UserContext {
         } = self.frame;
         match vector {
             SYSCALL => Trap::Syscall(rax, [rdi, rsi, rdx, r10, r8, r9]),
-            PAGE_FAULT => Trap::PageFault(Cr2::read_raw(), fault::access(error)),
+            PAGE_FAULT => {
+                self.address = Cr2::read_raw();
+                Trap::PageFault(self.address, fault::access(error))
+            }
             _ if interrupt::is_interrupt(vector) => {
                 interrupt::serve(vector);
                 Trap::Interrupt
             }
-            _ => Trap::Exception(vector, error),
+            _ => Trap::Exception(vector),
         }
     }
 
     /// Sets what the system call returns.
     pub(crate) fn set_result(&mut self, value: u64) {
         self.frame.rax = value;
+    }
+
+    /// The call `number`, whose instruction has `bytes` bytes, is made again.
+    pub(crate) fn repeat_call(&mut self, number: u64, bytes: u64) {
+        self.frame.rax = number;
+        self.frame.rip = self.frame.rip.wrapping_sub(bytes);
+    }
+
+    /// All registers, as the handler of a signal finds them.
+    pub(crate) fn registers(&self) -> Registers {
+        let Frame {
+            r15,
+            r14,
+            r13,
+            r12,
+            rbp,
+            rbx,
+            r11,
+            r10,
+            r9,
+            r8,
+            rax,
+            rcx,
+            rdx,
+            rsi,
+            rdi,
+            vector,
+            error,
+            rip,
+            cs,
+            rflags,
+            rsp,
+            ss,
+        } = self.frame;
+        let is_exception = vector < 32;
+        Registers {
+            r8,
+            r9,
+            r10,
+            r11,
+            r12,
+            r13,
+            r14,
+            r15,
+            rdi,
+            rsi,
+            rbp,
+            rbx,
+            rdx,
+            rax,
+            rcx,
+            rsp,
+            rip,
+            rflags,
+            cs,
+            ss,
+            error: if is_exception { error } else { 0 },
+            trap: if is_exception { vector } else { 0 },
+            address: self.address,
+        }
+    }
+
+    /// The program goes on at `entry` with these arguments and this stack pointer.
+    pub(crate) fn call(&mut self, entry: u64, stack: u64, arguments: [u64; 3]) {
+        let [rdi, rsi, rdx] = arguments;
+        (self.frame.rdi, self.frame.rsi, self.frame.rdx) = (rdi, rsi, rdx);
+        self.frame.rax = 0;
+        (self.frame.rip, self.frame.rsp) = (entry, stack);
+        self.frame.rflags &= !NOT_IN_HANDLERS;
+        self.frame.vector = NO_TRAP;
+    }
+
+    /// The program goes on with these registers, in the order of `struct sigcontext`.
+    pub(crate) fn restore(&mut self, general: &[u64; 18]) {
+        let it = &mut self.frame;
+        [
+            it.r8,
+            it.r9,
+            it.r10,
+            it.r11,
+            it.r12,
+            it.r13,
+            it.r14,
+            it.r15,
+            it.rdi,
+            it.rsi,
+            it.rbp,
+            it.rbx,
+            it.rdx,
+            it.rax,
+            it.rcx,
+            it.rsp,
+            it.rip,
+            _,
+        ] = *general;
+        // INVARIANT: of the flags only those are the program's that give it no power.
+        it.rflags = START_FLAGS | general[17] & OF_PROGRAMS;
+        // Whatever they are, IRETQ restores them all.
+        it.vector = NO_TRAP;
     }
 
     /// Sets the stack pointer.

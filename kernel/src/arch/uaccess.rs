@@ -9,7 +9,7 @@ use core::arch::global_asm;
 use minflt_mm::{Errno, FrameBytes};
 use x86_64::instructions::interrupts;
 
-use super::paging::USER_END;
+use super::paging::{PAGE, USER_END};
 use crate::linux::EFAULT;
 use crate::machine::Kernel;
 
@@ -87,6 +87,38 @@ pub(crate) fn copy_file_to_user(to: u64, from: &FrameBytes<'_, Kernel>) -> usize
     // instruction, whatever others store to them; (2) as of `copy_to_user`.
     let left = unsafe { user_copy(to.cast_mut(), from.as_ptr(), from.len()) };
     from.len() - left
+}
+
+/// Copies to the program's memory at `to`, until a fault cannot be resolved; returns how many
+/// bytes.
+pub(crate) fn copy_some_to_user(to: u64, from: &[u8]) -> usize {
+    let Ok(to) = user_range(to, from.len()) else {
+        return 0;
+    };
+    // SAFETY: (1), (2) as of `copy_to_user`.
+    let left = unsafe { user_copy(to.cast_mut(), from.as_ptr(), from.len()) };
+    from.len() - left
+}
+
+/// Copies the string at `from` with its zero, if both fit into `to`; returns its length, without
+/// the zero, or none if it is longer.
+pub(crate) fn copy_string(to: &mut [u8], from: u64) -> Result<Option<usize>, Errno> {
+    /// Bytes copied at once: strings are short, and end anywhere.
+    const AT_ONCE: usize = 64;
+    let mut done = 0;
+    while done < to.len() {
+        let at = from.checked_add(done as u64).ok_or(EFAULT)?;
+        // The string may end where memory does.
+        let in_page = (PAGE - at % PAGE) as usize;
+        let len = AT_ONCE.min(to.len() - done).min(in_page);
+        let piece = &mut to[done..done + len];
+        copy_from_user(piece, at)?;
+        if let Some(zero) = piece.iter().position(|byte| *byte == 0) {
+            return Ok(Some(done + zero));
+        }
+        done += len;
+    }
+    Ok(None)
 }
 
 /// Copies from the program's memory at `from`, until a fault cannot be resolved; returns how many

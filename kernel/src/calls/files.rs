@@ -1,210 +1,221 @@
-//! Calls on files.
+//! Calls on open files.
 
+use linux_raw_sys::general as abi;
+use linux_raw_sys::ioctl;
 use minflt_mm::Errno;
 
-use super::Caller;
+use super::{Caller, signals};
 use crate::arch::paging::PAGE;
-use crate::arch::serial::Serial;
 use crate::arch::uaccess;
-use crate::linux::{EBADF, EFAULT, EINVAL, ENAMETOOLONG, ENOTTY, EOPNOTSUPP, EROFS, ESPIPE};
-use crate::user::files::{self, Kind, Numbers};
+use crate::fs::device::Device;
+use crate::fs::inode::{Content, Inode};
+use crate::fs::numbers::{AtExec, Numbers};
+use crate::fs::open::{Kind, Open, Whence};
+use crate::fs::path::{Buffer, Path};
+use crate::fs::pipe::{Pipe, Side};
+use crate::fs::transfer::Transfer;
+use crate::fs::tty;
+use crate::linux::{EBADF, EFAULT, EINVAL, ENOTTY, EOPNOTSUPP, EPIPE, ESPIPE};
+use crate::pool::Ref;
 
-/// Bytes copied at once to a device, over the kernel's stack.
-const AT_ONCE: usize = 1024;
 /// As much as Linux moves at once.
 const MOST: u64 = i32::MAX as u64 & !(PAGE - 1);
-/// `AT_FDCWD`: paths are taken from the working directory, which is the root.
-const HERE: u64 = -100_i64 as u64;
+/// The most parts of a vector.
+const MOST_PARTS: u64 = 1024;
 
-/// How far a copy between a file and a program's memory has come.
-struct Copying<'c, 'm> {
-    caller: &'c Caller<'c, 'm>,
-    addr: u64,
-    done: u64,
-    /// Whether a fault could not be resolved.
-    failed: bool,
-}
-
-impl<'c, 'm> Copying<'c, 'm> {
-    const fn new(caller: &'c Caller<'c, 'm>, addr: u64) -> Self {
-        Self {
-            caller,
-            addr,
-            done: 0,
-            failed: false,
-        }
-    }
-
-    /// Copies the next `len` bytes by `copy`, which is given where they are; how many it copied.
-    /// None where the process has begun to end, but for the first.
-    fn next(&mut self, len: usize, copy: impl FnOnce(u64) -> usize) -> usize {
-        if self.done > 0 && !self.caller.may_go_on() {
-            return 0;
-        }
-        let copied = self.addr.checked_add(self.done).map_or(0, copy);
-        self.failed |= copied < len;
-        self.done += copied as u64;
-        copied
-    }
-
-    /// What the call returns that moved `moved` bytes: what was moved before a fault counts.
-    fn result(&self, moved: usize) -> Result<u64, Errno> {
-        if moved == 0 && self.failed {
-            Err(EFAULT)
-        } else {
-            Ok(moved as u64)
-        }
+/// At which position a call moves bytes.
+fn at(open: &Open, offset: u64) -> Result<Option<u64>, Errno> {
+    match open.kind() {
+        Kind::Pipe(..) | Kind::Device(Device::Terminal) => Err(ESPIPE),
+        _ if offset >> 63 != 0 => Err(EINVAL),
+        _ => Ok(Some(offset)),
     }
 }
 
-fn read_from(
-    caller: &Caller<'_, '_>,
-    kind: &Kind,
-    position: u64,
-    addr: u64,
-    len: u64,
+fn read_at(open: &Open, addr: u64, len: u64, at: Option<u64>) -> Result<u64, Errno> {
+    open.read(
+        &mut Transfer::with_program(addr),
+        len.min(MOST) as usize,
+        at,
+    )
+}
+
+fn write_at(open: &Open, addr: u64, len: u64, at: Option<u64>) -> Result<u64, Errno> {
+    let written = open.write(
+        &mut Transfer::with_program(addr),
+        len.min(MOST) as usize,
+        at,
+    );
+    if written == Err(EPIPE) {
+        signals::raise(abi::SIGPIPE);
+    }
+    written
+}
+
+pub(super) fn read(files: &Numbers, fd: u64, addr: u64, len: u64) -> Result<u64, Errno> {
+    let open = files.get(fd)?;
+    read_at(&open, addr, len, None)
+}
+
+pub(super) fn write(files: &Numbers, fd: u64, addr: u64, len: u64) -> Result<u64, Errno> {
+    let open = files.get(fd)?;
+    write_at(&open, addr, len, None)
+}
+
+pub(super) fn pread(files: &Numbers, [fd, addr, len, offset, ..]: [u64; 6]) -> Result<u64, Errno> {
+    let open = files.get(fd)?;
+    let at = at(&open, offset)?;
+    read_at(&open, addr, len, at)
+}
+
+pub(super) fn pwrite(files: &Numbers, [fd, addr, len, offset, ..]: [u64; 6]) -> Result<u64, Errno> {
+    let open = files.get(fd)?;
+    let at = at(&open, offset)?;
+    write_at(&open, addr, len, at)
+}
+
+/// Moves the parts of a vector one after the other, until one is not moved whole.
+fn each_part(
+    vector: u64,
+    parts: u64,
+    mut one: impl FnMut(u64, u64, u64) -> Result<u64, Errno>,
 ) -> Result<u64, Errno> {
-    let len = len.min(MOST) as usize;
-    let mut copying = Copying::new(caller, addr);
-    let moved = match kind {
-        Kind::Console | Kind::Null => 0,
-        Kind::Zero => {
-            let zeros = [0; AT_ONCE];
-            let mut moved = 0;
-            while moved < len {
-                let piece = &zeros[..(len - moved).min(AT_ONCE)];
-                let copied = copying.next(piece.len(), |to| {
-                    uaccess::copy_to_user(to, piece).map_or(0, |()| piece.len())
-                });
-                moved += copied;
-                if copied < piece.len() {
+    if parts > MOST_PARTS {
+        return Err(EINVAL);
+    }
+    let mut done = 0;
+    for index in 0..parts {
+        let part = vector.checked_add(16 * index).ok_or(EFAULT)?;
+        let addr = uaccess::load(part)?;
+        let len = uaccess::load(part.checked_add(8).ok_or(EFAULT)?)?;
+        if len >> 63 != 0 {
+            return Err(EINVAL);
+        }
+        let len = len.min(MOST - done);
+        if len == 0 {
+            continue;
+        }
+        match one(addr, len, done) {
+            Ok(moved) => {
+                done += moved;
+                if moved < len {
                     break;
                 }
             }
-            moved
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
         }
-        Kind::File(file) => file.read_at_with(position, len, |bytes| {
-            copying.next(bytes.len(), |to| uaccess::copy_file_to_user(to, &bytes))
-        })?,
-    };
-    copying.result(moved)
-}
-
-fn write_to(
-    caller: &Caller<'_, '_>,
-    kind: &Kind,
-    position: u64,
-    addr: u64,
-    len: u64,
-) -> Result<u64, Errno> {
-    let len = len.min(MOST) as usize;
-    let mut copying = Copying::new(caller, addr);
-    let mut take = |room: &mut [u8]| {
-        let len = room.len();
-        copying.next(len, |from| uaccess::copy_some_from_user(room, from))
-    };
-    let moved = match kind {
-        Kind::File(file) => file.write_at_with(position, len, take)?,
-        Kind::Console | Kind::Null | Kind::Zero => {
-            let mut buffer = [0; AT_ONCE];
-            let mut moved = 0;
-            while moved < len {
-                let piece = &mut buffer[..(len - moved).min(AT_ONCE)];
-                let copied = take(piece);
-                if matches!(kind, Kind::Console) {
-                    Serial::send(&piece[..copied]);
-                }
-                moved += copied;
-                if copied < piece.len() {
-                    break;
-                }
-            }
-            moved
-        }
-    };
-    copying.result(moved)
-}
-
-pub(super) fn read(caller: &Caller<'_, '_>, fd: u64, addr: u64, len: u64) -> Result<u64, Errno> {
-    at_position(caller, fd, |kind, position| {
-        read_from(caller, kind, position, addr, len)
-    })
-}
-
-pub(super) fn write(caller: &Caller<'_, '_>, fd: u64, addr: u64, len: u64) -> Result<u64, Errno> {
-    at_position(caller, fd, |kind, position| {
-        write_to(caller, kind, position, addr, len)
-    })
-}
-
-/// Moves bytes at the file's position, which goes on by as many.
-fn at_position(
-    caller: &Caller<'_, '_>,
-    fd: u64,
-    moves: impl FnOnce(&Kind, u64) -> Result<u64, Errno>,
-) -> Result<u64, Errno> {
-    let files = caller.process.files();
-    let (kind, position) = files.get(fd)?;
-    let done = moves(&kind, position)?;
-    files.set_position(fd, position.saturating_add(done))?;
+    }
     Ok(done)
 }
 
-/// A file with positions, and one that is no negative number.
-fn at(files: &Numbers, fd: u64, offset: u64) -> Result<Kind, Errno> {
-    let (kind, _) = files.get(fd)?;
-    match kind {
-        Kind::Console => Err(ESPIPE),
-        _ if offset >> 63 != 0 => Err(EINVAL),
-        kind => Ok(kind),
+pub(super) fn readv(files: &Numbers, fd: u64, vector: u64, parts: u64) -> Result<u64, Errno> {
+    let open = files.get(fd)?;
+    open.check_readable()?;
+    each_part(vector, parts, |addr, len, _| {
+        read_at(&open, addr, len, None)
+    })
+}
+
+pub(super) fn writev(files: &Numbers, fd: u64, vector: u64, parts: u64) -> Result<u64, Errno> {
+    let open = files.get(fd)?;
+    open.check_writable()?;
+    each_part(vector, parts, |addr, len, _| {
+        write_at(&open, addr, len, None)
+    })
+}
+
+pub(super) fn preadv(
+    files: &Numbers,
+    [fd, vector, parts, offset, ..]: [u64; 6],
+) -> Result<u64, Errno> {
+    let open = files.get(fd)?;
+    let from = at(&open, offset)?;
+    each_part(vector, parts, |addr, len, done| {
+        read_at(&open, addr, len, from.map(|at| at + done))
+    })
+}
+
+pub(super) fn pwritev(
+    files: &Numbers,
+    [fd, vector, parts, offset, ..]: [u64; 6],
+) -> Result<u64, Errno> {
+    let open = files.get(fd)?;
+    let from = at(&open, offset)?;
+    each_part(vector, parts, |addr, len, done| {
+        write_at(&open, addr, len, from.map(|at| at + done))
+    })
+}
+
+/// Moves bytes from one file to another, over a page of the kernel's.
+pub(super) fn sendfile(
+    files: &Numbers,
+    [to, from, position, len, ..]: [u64; 6],
+) -> Result<u64, Errno> {
+    let (to, from) = (files.get(to)?, files.get(from)?);
+    to.check_writable()?;
+    from.check_readable()?;
+    if !matches!(from.kind(), Kind::File(_)) {
+        return Err(EINVAL);
     }
-}
-
-pub(super) fn pread(
-    caller: &Caller<'_, '_>,
-    [fd, addr, len, offset, ..]: [u64; 6],
-) -> Result<u64, Errno> {
-    read_from(
-        caller,
-        &at(caller.process.files(), fd, offset)?,
-        offset,
-        addr,
-        len,
-    )
-}
-
-pub(super) fn pwrite(
-    caller: &Caller<'_, '_>,
-    [fd, addr, len, offset, ..]: [u64; 6],
-) -> Result<u64, Errno> {
-    write_to(
-        caller,
-        &at(caller.process.files(), fd, offset)?,
-        offset,
-        addr,
-        len,
-    )
+    let mut at = match position {
+        0 => None,
+        addr => Some(uaccess::load(addr)?),
+    };
+    let mut buffer = Buffer::new()?;
+    let mut done = 0;
+    while done < len.min(MOST) {
+        let room = buffer.bytes();
+        let part = room.len().min((len.min(MOST) - done) as usize);
+        let start = at.unwrap_or_else(|| from.position());
+        let moved = from.read(
+            &mut Transfer::with_kernel(&mut room[..part]),
+            part,
+            Some(start),
+        );
+        let moved = match moved {
+            Ok(0) => break,
+            Ok(moved) => moved,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        };
+        let bytes = &mut room[..moved as usize];
+        let written = to.write(&mut Transfer::with_kernel(bytes), moved as usize, None);
+        let written = match written {
+            Ok(written) => written,
+            Err(error) => {
+                if error == EPIPE {
+                    signals::raise(abi::SIGPIPE);
+                }
+                if done == 0 {
+                    return Err(error);
+                }
+                break;
+            }
+        };
+        done += written;
+        match &mut at {
+            Some(at) => *at += written,
+            None => from.set_position(start + written),
+        }
+        if written < moved || !crate::user::may_go_on() {
+            break;
+        }
+    }
+    if let Some(at) = at {
+        uaccess::store(position, at)?;
+    }
+    Ok(done)
 }
 
 pub(super) fn lseek(files: &Numbers, fd: u64, offset: u64, whence: u64) -> Result<u64, Errno> {
-    let (kind, position) = files.get(fd)?;
-    let bytes = match &kind {
-        Kind::Console => return Err(ESPIPE),
-        Kind::Null | Kind::Zero => 0,
-        Kind::File(file) => file.bytes(),
-    };
-    let from = match whence {
-        0 => 0,
-        1 => position,
-        2 => bytes,
+    let whence = match whence as u32 {
+        0 => Whence::Start,
+        1 => Whence::Position,
+        2 => Whence::End,
         _ => return Err(EINVAL),
     };
-    let to = from.checked_add_signed(offset as i64).ok_or(EINVAL)?;
-    if to >> 63 != 0 {
-        return Err(EINVAL);
-    }
-    files.set_position(fd, to)?;
-    Ok(to)
+    files.get(fd)?.seek(offset as i64, whence)
 }
 
 pub(super) fn close(files: &Numbers, fd: u64) -> Result<u64, Errno> {
@@ -212,86 +223,166 @@ pub(super) fn close(files: &Numbers, fd: u64) -> Result<u64, Errno> {
     Ok(0)
 }
 
+/// `CLOSE_RANGE_UNSHARE` does nothing: each process has a table of its own.
+pub(super) fn close_range(
+    files: &Numbers,
+    first: u64,
+    last: u64,
+    flags: u64,
+) -> Result<u64, Errno> {
+    const UNSHARE: u64 = 2;
+    const CLOEXEC: u64 = 4;
+    if flags & !(UNSHARE | CLOEXEC) != 0 {
+        return Err(EINVAL);
+    }
+    let (first, last) = (u64::from(first as u32), u64::from(last as u32));
+    files.close_range(first, last, flags & CLOEXEC != 0)?;
+    Ok(0)
+}
+
 pub(super) fn dup(files: &Numbers, fd: u64) -> Result<u64, Errno> {
-    files.duplicate(fd)
+    files.add(files.get(fd)?, 0, AtExec::Kept)
 }
 
-/// The file system is read-only but for devices: to write a file, to make or to truncate one is
-/// refused. Of the other flags some do nothing here, since nothing blocks, nothing is written and
-/// there is no execve; those that would do something are refused.
-pub(super) fn open(files: &Numbers, path: u64, flags: u64) -> Result<u64, Errno> {
-    const ACCESS: u64 = 3;
-    const CREATE_OR_TRUNCATE: u64 = 0o100 | 0o1000;
-    /// `O_EXCL`, `O_NOCTTY`, `O_APPEND`, `O_NONBLOCK`, `O_DSYNC`, `O_LARGEFILE`, `O_NOFOLLOW`,
-    /// `O_NOATIME`, `O_CLOEXEC`, `O_SYNC`.
-    const NOTHING: u64 = 0o200
-        | 0o400
-        | 0o2000
-        | 0o4000
-        | 0o10_000
-        | 0o100_000
-        | 0o400_000
-        | 0o1_000_000
-        | 0o2_000_000
-        | 0o4_010_000;
-    let mut buffer = [0; 256];
-    let path = string(path, &mut buffer)?;
-    if flags & !(ACCESS | CREATE_OR_TRUNCATE | NOTHING) != 0 {
+pub(super) fn dup2(files: &Numbers, from: u64, to: u64) -> Result<u64, Errno> {
+    let open = files.get(from)?;
+    if from as u32 != to as u32 {
+        files.put(open, to, AtExec::Kept)?;
+    }
+    Ok(u64::from(to as u32))
+}
+
+pub(super) fn dup3(files: &Numbers, from: u64, to: u64, flags: u64) -> Result<u64, Errno> {
+    let at_exec = at_exec(flags)?;
+    if from as u32 == to as u32 {
         return Err(EINVAL);
     }
-    let sys = crate::system().ok_or(Errno::ENOENT)?;
-    let kind = files::find(sys, path)?;
-    let writes = flags & ACCESS != 0 || flags & CREATE_OR_TRUNCATE != 0;
-    if matches!(kind, Kind::File(_)) && writes {
-        return Err(EROFS);
-    }
-    files.add(kind)
+    files.put(files.get(from)?, to, at_exec)?;
+    Ok(u64::from(to as u32))
 }
 
-pub(super) fn openat(files: &Numbers, dir: u64, path: u64, flags: u64) -> Result<u64, Errno> {
-    // What is given is an int.
-    if dir as i32 != HERE as i32 {
-        return Err(EINVAL);
+/// What the only flag there may be says.
+fn at_exec(flags: u64) -> Result<AtExec, Errno> {
+    match flags as u32 {
+        0 => Ok(AtExec::Kept),
+        abi::O_CLOEXEC => Ok(AtExec::Closed),
+        _ => Err(EINVAL),
     }
-    open(files, path, flags)
 }
 
-/// The zero-terminated string at `at`.
-fn string(at: u64, buffer: &mut [u8; 256]) -> Result<&str, Errno> {
-    for index in 0..buffer.len() {
-        let byte = at.checked_add(index as u64).ok_or(EFAULT)?;
-        uaccess::copy_from_user(&mut buffer[index..=index], byte)?;
-        if buffer[index] == 0 {
-            return core::str::from_utf8(&buffer[..index]).map_err(|_| Errno::ENOENT);
+/// Locks of files are not supported, which is `EINVAL`.
+pub(super) fn fcntl(files: &Numbers, fd: u64, what: u64, value: u64) -> Result<u64, Errno> {
+    let open = files.get(fd)?;
+    let duplicate = |at_exec| {
+        let from = u64::from(value as u32) as usize;
+        if from >= crate::fs::numbers::MOST {
+            return Err(EINVAL);
         }
+        files.add(open.share(), from, at_exec)
+    };
+    match what as u32 {
+        abi::F_DUPFD => duplicate(AtExec::Kept),
+        abi::F_DUPFD_CLOEXEC => duplicate(AtExec::Closed),
+        abi::F_GETFD => Ok(u64::from(files.at_exec(fd)? == AtExec::Closed)),
+        abi::F_SETFD => {
+            let at_exec = if value as u32 & abi::FD_CLOEXEC != 0 {
+                AtExec::Closed
+            } else {
+                AtExec::Kept
+            };
+            files.set_at_exec(fd, at_exec)?;
+            Ok(0)
+        }
+        // Files are as large as they can be, which a process of 64 bits is told.
+        abi::F_GETFL => Ok(u64::from(open.flags() | abi::O_LARGEFILE)),
+        abi::F_SETFL => {
+            open.set_flags(value as u32);
+            Ok(0)
+        }
+        _ => Err(EINVAL),
     }
-    Err(ENAMETOOLONG)
 }
 
-/// The name is for `maps`, which there is none of.
-pub(super) fn memfd_create(files: &Numbers, name: u64, flags: u64) -> Result<u64, Errno> {
+pub(super) fn pipe(files: &Numbers, at: u64, flags: u64) -> Result<u64, Errno> {
+    let kept = abi::O_NONBLOCK | abi::O_DIRECT;
+    let at_exec = at_exec(flags & !u64::from(kept))?;
+    let pipe = Pipe::make()?;
+    let side = |reads| Side {
+        reads,
+        writes: !reads,
+    };
+    let flags = flags as u32 & kept;
+    let reads = Open::make(Kind::Pipe(pipe.share(), side(true)), None, flags)?;
+    let writes = Kind::Pipe(pipe, side(false));
+    let writes = Open::make(writes, None, flags | abi::O_WRONLY)?;
+    let first = files.add(reads, 0, at_exec)?;
+    let second = match files.add(writes, 0, at_exec) {
+        Ok(second) => second,
+        Err(error) => {
+            files.close(first)?;
+            return Err(error);
+        }
+    };
+    let told = uaccess::store(at, first | second << 32);
+    if let Err(error) = told {
+        files.close(first)?;
+        files.close(second)?;
+        return Err(error);
+    }
+    Ok(0)
+}
+
+/// The name is for `maps`.
+pub(super) fn memfd_create(caller: &Caller<'_, '_>, name: u64, flags: u64) -> Result<u64, Errno> {
     const CLOEXEC: u64 = 1;
     const HUGETLB: u64 = 4;
-    let mut buffer = [0; 256];
-    string(name, &mut buffer)?;
+    let _name = Path::read_any(name)?;
     let sys = crate::system().ok_or(Errno::ENOMEM)?;
     let file = match flags & !CLOEXEC {
         0 => sys.new_file(0)?,
         HUGETLB => sys.new_huge_file(0)?,
         _ => return Err(EINVAL),
     };
-    files.add(Kind::File(file))
+    let at_exec = if flags & CLOEXEC != 0 {
+        AtExec::Closed
+    } else {
+        AtExec::Kept
+    };
+    let open = Open::make(Kind::File(file), None, abi::O_RDWR)?;
+    caller.process.files().add(open, 0, at_exec)
 }
 
 pub(super) fn ftruncate(files: &Numbers, fd: u64, bytes: u64) -> Result<u64, Errno> {
-    match files.get(fd)?.0 {
-        _ if bytes >> 63 != 0 => Err(EINVAL),
+    let open = files.get(fd)?;
+    if bytes >> 63 != 0 {
+        return Err(EINVAL);
+    }
+    open.check_writable().map_err(|_| EINVAL)?;
+    match open.kind() {
         Kind::File(file) => {
-            file.truncate(bytes)?;
+            truncate(&Content::File(file), open.inode(), bytes)?;
             Ok(0)
         }
         _ => Err(EINVAL),
     }
+}
+
+/// Gives a file another size.
+pub(super) fn truncate(
+    content: &Content,
+    inode: Option<Ref<Inode>>,
+    bytes: u64,
+) -> Result<(), Errno> {
+    let Content::File(file) = content else {
+        return Err(EINVAL);
+    };
+    let _written = inode.as_ref().map(|inode| inode.writing().lock());
+    file.truncate(bytes)?;
+    if let Some(inode) = &inode {
+        inode.touch(crate::fs::inode::Time::Modified);
+        inode.touch(crate::fs::inode::Time::Changed);
+    }
+    Ok(())
 }
 
 pub(super) fn fallocate(
@@ -299,9 +390,11 @@ pub(super) fn fallocate(
     [fd, mode, offset, len, ..]: [u64; 6],
 ) -> Result<u64, Errno> {
     const PUNCH_HOLE_KEEP_SIZE: u64 = 3;
-    let Kind::File(file) = files.get(fd)?.0 else {
+    let open = files.get(fd)?;
+    let Kind::File(file) = open.kind() else {
         return Err(EBADF);
     };
+    open.check_writable()?;
     if offset >> 63 != 0 || len >> 63 != 0 || len == 0 {
         return Err(EINVAL);
     }
@@ -314,17 +407,44 @@ pub(super) fn fallocate(
 }
 
 pub(super) fn fsync(files: &Numbers, fd: u64) -> Result<u64, Errno> {
-    match files.get(fd)?.0 {
+    match files.get(fd)?.kind() {
         Kind::File(file) => {
             file.sync().map_err(|_| Errno::EIO)?;
             Ok(0)
         }
+        Kind::Folder => Ok(0),
         _ => Err(EINVAL),
     }
 }
 
-/// Nothing here is a terminal, or another device with controls.
-pub(super) fn ioctl(files: &Numbers, fd: u64) -> Result<u64, Errno> {
-    files.get(fd)?;
-    Err(ENOTTY)
+/// The terminal's, and how many bytes there are to read.
+pub(super) fn ioctl(files: &Numbers, fd: u64, what: u64, value: u64) -> Result<u64, Errno> {
+    let open = files.get(fd)?;
+    match (open.kind(), what as u32) {
+        (_, ioctl::FIOCLEX) => files.set_at_exec(fd, AtExec::Closed)?,
+        (_, ioctl::FIONCLEX) => files.set_at_exec(fd, AtExec::Kept)?,
+        (Kind::Pipe(pipe, _), ioctl::FIONREAD) => uaccess::store_u32(value, pipe.len() as u32)?,
+        (Kind::File(file), ioctl::FIONREAD) => {
+            let left = file.bytes().saturating_sub(open.position());
+            uaccess::store_u32(value, left as u32)?;
+        }
+        (_, ioctl::FIONBIO) => {
+            let on = uaccess::load_u32(value)? != 0;
+            let flags = open.flags() & !abi::O_NONBLOCK;
+            open.set_flags(if on { flags | abi::O_NONBLOCK } else { flags });
+        }
+        (Kind::Device(Device::Terminal), what) => return tty::ioctl(what, value),
+        _ => return Err(ENOTTY),
+    }
+    Ok(0)
+}
+
+/// The file's contents are in the page cache already, and stay there.
+pub(super) fn fadvise(files: &Numbers, fd: u64, advice: u64) -> Result<u64, Errno> {
+    const MOST_ADVICE: u64 = 5;
+    match files.get(fd)?.kind() {
+        Kind::Pipe(..) => Err(ESPIPE),
+        _ if advice > MOST_ADVICE => Err(EINVAL),
+        _ => Ok(0),
+    }
 }

@@ -9,6 +9,10 @@ use minflt_mm::{
 use super::{Caller, threads};
 use crate::arch::paging::PAGE;
 use crate::arch::uaccess;
+use crate::fs::device::Device;
+use crate::fs::numbers;
+use crate::fs::open::Kind;
+use crate::linux::EBADF;
 use crate::linux::{
     self, EINVAL, EOPNOTSUPP, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN,
     MAP_HUGE_SHIFT, MAP_HUGETLB, MAP_IGNORED, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE,
@@ -16,7 +20,6 @@ use crate::linux::{
     MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE,
 };
 use crate::space::Space;
-use crate::user::files::Kind;
 
 /// Flags of mmap that are understood.
 const MAP_KNOWN: u64 = MAP_TYPE
@@ -93,13 +96,36 @@ pub(super) fn mmap(
         }
         (false, _) => {}
     }
+    map_file(caller, &request, sharing, flags, (fd, offset))
+}
+
+/// Maps the file that `fd` stands for.
+fn map_file(
+    caller: &Caller<'_, '_>,
+    request: &MapRequest,
+    sharing: Sharing,
+    flags: u64,
+    (fd, offset): (u64, u64),
+) -> Result<u64, Errno> {
+    let thread = caller.space.thread();
     if !offset.is_multiple_of(PAGE) {
         return Err(EINVAL);
     }
-    match caller.process.files().get(fd)?.0 {
+    let open = caller.process.files().get(fd)?;
+    open.check_readable().map_err(|_| Errno::EACCES)?;
+    match open.kind() {
         Kind::File(file) if flags & MAP_HUGETLB != 0 && !file.is_huge() => Err(EINVAL),
-        Kind::File(file) => Ok(thread.mmap_file(&request, &file, offset, sharing)?.0),
-        Kind::Zero if sharing == Sharing::Private => Ok(thread.mmap(&request)?.0),
+        Kind::File(file) => {
+            // What was not opened to be written is not, by a shared mapping.
+            let file = if open.check_writable().is_ok() {
+                file
+            } else {
+                file.read_only()
+            };
+            Ok(thread.mmap_file(request, &file, offset, sharing)?.0)
+        }
+        Kind::Place => Err(EBADF),
+        Kind::Device(Device::Zero) if sharing == Sharing::Private => Ok(thread.mmap(request)?.0),
         _ => Err(Errno::ENODEV),
     }
 }
@@ -214,6 +240,8 @@ pub(super) fn prlimit(
     [number, what, new, old, ..]: [u64; 6],
 ) -> Result<u64, Errno> {
     const STACK: u64 = 3;
+    const CORE: u64 = 4;
+    const FILES: u64 = 7;
     const MEMLOCK: u64 = 8;
     const AS: u64 = 9;
     const RESOURCES: u64 = 16;
@@ -225,6 +253,8 @@ pub(super) fn prlimit(
         STACK => mm.limit_stack(),
         MEMLOCK => mm.limit_memlock(),
         AS => mm.limit_as(),
+        FILES => numbers::MOST as u64,
+        CORE => 0,
         _ if what < RESOURCES => u64::MAX,
         _ => return Err(EINVAL),
     };
@@ -237,6 +267,8 @@ pub(super) fn prlimit(
             STACK => mm.set_limit_stack(bytes),
             MEMLOCK => mm.set_limit_memlock(bytes),
             AS => mm.set_limit_as(bytes),
+            // As many as there are, or no fewer than they are.
+            _ if bytes == now => {}
             _ => return Err(Errno::EPERM),
         }
     }

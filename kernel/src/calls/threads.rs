@@ -3,18 +3,19 @@
 use minflt_mm::{Errno, MmHandle};
 
 use super::{Caller, time};
-use crate::arch::paging::USER_END;
+use crate::arch::paging::{PAGE, USER_END};
 use crate::arch::uaccess;
 use crate::linux::{
     CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_DETACHED, CLONE_PARENT_SETTID, CLONE_SETTLS,
-    CLONE_SHARED, CLONE_THREAD, CLONE_VFORK, CLONE_VM, CSIGNAL, EFAULT, EINTR, EINVAL, ENOSYS,
+    CLONE_SHARED, CLONE_THREAD, CLONE_VFORK, CLONE_VM, CSIGNAL, E2BIG, EFAULT, EINVAL, ENOSYS,
     ESRCH, SIGCHLD,
 };
 use crate::machine::{self, Kernel};
 use crate::sched;
 use crate::task::{self, Task};
 use crate::user::futex::{self, ALL_BITS, Key};
-use crate::user::process::{self, Meanwhile, Usage, Whom};
+use crate::user::process::{self, Meanwhile, Usage};
+use crate::user::signal;
 use crate::user::{Birth, Start};
 
 /// A thread of this process (`CLONE_THREAD`), or a process: with a copy of the address space, or
@@ -33,9 +34,7 @@ pub(super) fn clone(
     let shares = flags & !(ANY | CSIGNAL);
     let is_thread = shares == THREAD || shares == THREAD & !CLONE_SYSVSEM_BIT;
     let vfork = shares == CLONE_VM | CLONE_VFORK;
-    let signal = flags & CSIGNAL;
-    // A parent is not told by signals: SIGCHLD is what wait4 goes by.
-    let known_signal = signal == SIGCHLD || signal == 0;
+    let known_signal = flags & CSIGNAL <= u64::from(signal::MOST);
     if !(is_thread || vfork || shares == 0) || !known_signal {
         return Err(EINVAL);
     }
@@ -67,7 +66,8 @@ pub(super) fn clone(
     let child = if is_thread {
         process::add_thread(birth, fs, clear_tid)?
     } else {
-        process::start(birth, fs, clear_tid, Some(me), Meanwhile::Nothing)?
+        let signal = (flags & CSIGNAL) as u32;
+        process::start(birth, fs, clear_tid, Some(me), (Meanwhile::Nothing, signal))?
     };
     let number = process::number(child);
     if flags & CLONE_PARENT_SETTID != 0 {
@@ -82,6 +82,41 @@ pub(super) fn clone(
     Ok(u64::from(number))
 }
 
+/// The same by a `struct clone_args`, whose stack is given by its lower end.
+pub(super) fn clone3(caller: &Caller<'_, '_>, args: u64, bytes: u64) -> Result<u64, Errno> {
+    const LEAST: u64 = 64;
+    const KNOWN: u64 = 88;
+    if bytes < LEAST {
+        return Err(EINVAL);
+    }
+    if bytes > PAGE {
+        return Err(E2BIG);
+    }
+    let word = |index: u64| -> Result<u64, Errno> {
+        if 8 * index >= bytes {
+            return Ok(0);
+        }
+        uaccess::load(args.checked_add(8 * index).ok_or(EFAULT)?)
+    };
+    for index in KNOWN / 8..bytes.div_ceil(8) {
+        if word(index)? != 0 {
+            return Err(E2BIG);
+        }
+    }
+    let (flags, child_tid, parent_tid, signal) = (word(0)?, word(2)?, word(3)?, word(4)?);
+    let (stack, stack_bytes, tls) = (word(5)?, word(6)?, word(7)?);
+    let chosen = word(8)? != 0 || word(9)? != 0 || word(10)? != 0;
+    if flags & CSIGNAL != 0
+        || signal & !CSIGNAL != 0
+        || chosen
+        || (stack == 0) != (stack_bytes == 0)
+    {
+        return Err(EINVAL);
+    }
+    let top = stack.checked_add(stack_bytes).ok_or(EINVAL)?;
+    clone(caller, flags | signal, top, parent_tid, child_tid, tls)
+}
+
 /// `CLONE_SYSVSEM`, which a thread may do without: there are no such semaphores.
 const CLONE_SYSVSEM_BIT: u64 = 0x4_0000;
 
@@ -93,34 +128,7 @@ pub(super) fn vfork(caller: &Caller<'_, '_>) -> Result<u64, Errno> {
     clone(caller, CLONE_VM | CLONE_VFORK | SIGCHLD, 0, 0, 0, 0)
 }
 
-/// Waits for a child, or for the one with that number; process groups are not supported. Of what it
-/// has used, the time is all counted as the program's, and all faults as minor ones.
-pub(super) fn wait4(number: u64, status: u64, options: u64, usage: u64) -> Result<u64, Errno> {
-    const NO_HANG: u64 = 1;
-    if options & !NO_HANG != 0 {
-        return Err(EINVAL);
-    }
-    let whom = match number as i32 {
-        -1 => Whom::Any,
-        number if number > 0 => Whom::Number(number as u32),
-        _ => return Err(EINVAL),
-    };
-    match process::wait(whom, options & NO_HANG != 0)? {
-        Some(reaped) => {
-            if status != 0 {
-                uaccess::store_u32(status, reaped.ending.wait_status())?;
-            }
-            if usage != 0 {
-                store_usage(usage, reaped.usage)?;
-            }
-            Ok(u64::from(reaped.number))
-        }
-        None if options & NO_HANG != 0 => Ok(0),
-        None => Err(EINTR),
-    }
-}
-
-/// Of a process, or of its children, or of the caller's thread; as [`wait4`] tells it.
+/// Of a process, or of its children, or of the caller's thread; as wait4 tells it.
 pub(super) fn getrusage(who: u64, at: u64) -> Result<u64, Errno> {
     let usage = match who as i32 {
         0 => process::usage_of_process(),
@@ -133,7 +141,7 @@ pub(super) fn getrusage(who: u64, at: u64) -> Result<u64, Errno> {
 }
 
 /// Stores a `struct rusage`.
-fn store_usage(at: u64, usage: Usage) -> Result<(), Errno> {
+pub(super) fn store_usage(at: u64, usage: Usage) -> Result<(), Errno> {
     const WORDS: usize = 18;
     const SECONDS: usize = 0;
     const MICROSECONDS: usize = 1;

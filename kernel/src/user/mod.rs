@@ -1,9 +1,12 @@
 //! Threads of programs: what a task has as one, and its life.
 
+pub(crate) mod creds;
 pub(crate) mod ending;
-pub(crate) mod files;
+pub(crate) mod exec;
 pub(crate) mod futex;
+pub(crate) mod oom;
 pub(crate) mod process;
+pub(crate) mod signal;
 
 use core::cell::{Cell, UnsafeCell};
 
@@ -12,19 +15,26 @@ use minflt_sync::{Atomic, Ordering, TaskId};
 use x86_64::VirtAddr;
 use x86_64::registers::model_specific::FsBase;
 
+use crate::arch::fpu;
 use crate::arch::fpu::FpuState;
 use crate::arch::serial::say;
 use crate::arch::trap::{Trap, UserContext};
 use crate::arch::uaccess;
 use crate::calls::{self, Caller, Reply};
-use crate::loader::{self, LoadError};
+use crate::linux;
+use crate::loader::LoadError;
 use crate::machine::{self, Kernel};
 use crate::sched;
 use crate::space::Space;
-use crate::stack::{self, Args};
+use crate::stack::Args;
 use crate::task::{self, Task};
 use ending::Ending;
+use exec::Image;
+use minflt_sync::SpinLock;
+use minflt_sync::order::WaitLock;
 use process::{Meanwhile, Process, Usage};
+use signal::OfThread;
+use signal::deliver::{self, Cut};
 
 /// What a task has as a thread of a program.
 ///
@@ -57,9 +67,22 @@ pub(crate) struct Own {
     waiter: futex::Waiter,
     /// 1 while it sleeps as its program asked for. Written by the thread.
     waits: Atomic<u32, Kernel>,
+    /// 1 from when it is made until it has ended.
+    alive: Atomic<u32, Kernel>,
+    /// 1 when it is to end before its process does.
+    ends: Atomic<u32, Kernel>,
+    /// What it is called, without zeros behind.
+    name: SpinLock<[u8; NAME], WaitLock, Kernel>,
+    /// When the sleep ends that `restart_syscall` goes on with, and where the rest of it is told.
+    restart: Cell<(u64, u64)>,
+    /// What it knows of signals.
+    signals: OfThread,
     /// The process, of the first thread.
     process: Process,
 }
+
+/// Bytes of a thread's name, with a zero. Linux: `TASK_COMM_LEN`.
+pub(crate) const NAME: usize = 16;
 
 /// What a thread begins with.
 #[derive(Debug)]
@@ -77,8 +100,8 @@ pub(crate) struct Birth {
     reason = "each thread has room for one, whichever it is"
 )]
 pub(crate) enum Start {
-    /// It loads a program.
-    Program(&'static [u8], Args),
+    /// It loads the program that its first argument names.
+    Program(Args),
     /// It goes on as another thread was, and stores its number there, if that is not 0.
     Copy(UserContext, u64),
 }
@@ -99,6 +122,11 @@ impl Own {
             robust_list: Cell::new(0),
             waiter: futex::Waiter::new(),
             waits: Atomic::new(0),
+            alive: Atomic::new(0),
+            ends: Atomic::new(0),
+            name: SpinLock::new([0; NAME]),
+            restart: Cell::new((0, 0)),
+            signals: OfThread::new(),
             process: Process::new(),
         }
     }
@@ -152,6 +180,43 @@ impl Own {
         self.waits.load(Ordering::Relaxed) == 1
     }
 
+    /// Whether it is a thread that has not ended.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Relaxed) == 1
+    }
+
+    /// It is to end before its process does; whoever says so has it look.
+    fn end_soon(&self) {
+        self.ends.store(1, Ordering::Relaxed);
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed) == 1
+    }
+
+    /// What it is called.
+    pub(crate) fn name(&self) -> [u8; NAME] {
+        *self.name.lock()
+    }
+
+    /// Sets that, cut where it is too long.
+    pub(crate) fn set_name(&self, name: &[u8]) {
+        let mut bytes = [0; NAME];
+        let len = name.len().min(NAME - 1);
+        bytes[..len].copy_from_slice(&name[..len]);
+        *self.name.lock() = bytes;
+    }
+
+    /// The sleep that `restart_syscall` goes on with. The caller is the thread.
+    pub(crate) const fn restart(&self) -> &Cell<(u64, u64)> {
+        &self.restart
+    }
+
+    /// What it knows of signals.
+    pub(crate) const fn signals(&self) -> &OfThread {
+        &self.signals
+    }
+
     /// The process, if the task is a first thread.
     pub(crate) const fn process(&self) -> &Process {
         &self.process
@@ -165,6 +230,7 @@ impl Own {
     /// It never begins: what it would have begun with is freed. The caller has not started it.
     pub(crate) fn abandon(&self) {
         self.is_user.set(false);
+        self.alive.store(0, Ordering::Relaxed);
         self.set_leader(None);
         // SAFETY: (1) the task does not run.
         drop(unsafe { (*self.birth.get()).take() });
@@ -205,6 +271,10 @@ pub(crate) fn make(
     own.set_leader(Some(leader.unwrap_or(task)));
     own.clear_tid.set(clear_tid);
     own.robust_list.set(0);
+    own.ends.store(0, Ordering::Relaxed);
+    own.set_name(&like.map_or([0; NAME], |like| like.own.name()));
+    own.signals.begin(like.map(|like| &like.own.signals));
+    own.alive.store(1, Ordering::Relaxed);
     own.faults.store(0, Ordering::Relaxed);
     own.ran_ns.set(0);
     // SAFETY: (1) the task does not run yet.
@@ -237,6 +307,40 @@ pub(crate) fn exchange(from: &Task, to: &Task, now: u64) {
     }
 }
 
+/// Whether the caller's thread is to end, or to look at a signal: a sleep that a signal may end is
+/// over. A task that is no thread of a program is never interrupted.
+pub(crate) fn is_interrupted() -> bool {
+    let me = task::current();
+    match me.own.leader() {
+        Some(leader) => {
+            me.own.ends()
+                || leader.own.process().is_dying()
+                || leader.own.process().is_stopped()
+                || signal::is_ready()
+        }
+        None => false,
+    }
+}
+
+/// To be called now and then by what may take long, holding nothing: others get their turn. False
+/// if the caller's thread is to end, and so should the call.
+pub(crate) fn may_go_on() -> bool {
+    if sched::turn_is_over() {
+        sched::give_way();
+    }
+    let me = task::current();
+    let process = me.own.leader().map(|leader| leader.own.process());
+    !me.own.ends() && process.is_none_or(|process| !process.is_dying())
+}
+
+/// What becomes of a thread.
+enum After {
+    /// It ends, and its process so, if it does by that.
+    Ends(Option<Ending>),
+    /// It runs another program.
+    Runs(Image),
+}
+
 /// The life of a thread.
 fn begin() {
     let me = task::current();
@@ -246,35 +350,67 @@ fn begin() {
         panic!("a thread begins with nothing");
     };
     let process = process::of(me);
-    {
-        let thread = mm.thread();
-        let space = Space::of_program(&thread, &mm);
-        space.enter(|| {
-            let ended = match first_context(&space, start) {
-                Ok(mut context) => live(&space, process, &mut context),
-                Err(error) => Some(Ending::NotLoaded(error)),
-            };
-            if let Some(ending) = ended {
-                process::end(me, ending);
+    let (mut mm, mut start) = (mm, Some(start));
+    let mut entry = None;
+    loop {
+        let next = {
+            let thread = mm.thread();
+            let space = Space::of_program(&thread, &mm);
+            let after = space.enter(|| {
+                let context = match (start.take(), entry.take()) {
+                    (Some(start), _) => first_context(&space, start),
+                    (None, Some((entry, stack))) => Ok(UserContext::new(entry, stack)),
+                    (None, None) => panic!("a thread goes on nowhere"),
+                };
+                let after = match context {
+                    Ok(mut context) => live(&space, process, &mut context),
+                    Err(error) => After::Ends(Some(Ending::NotLoaded(error))),
+                };
+                if let After::Ends(Some(ending)) = &after {
+                    process::end(me, *ending);
+                }
+                futex::thread_ends(me);
+                after
+            });
+            process.count_thread(Usage {
+                ns: me.own.ran(machine::now_ns()),
+                faults: thread.faults(),
+            });
+            me.own.begin_again();
+            match after {
+                After::Ends(_) => None,
+                After::Runs(image) => Some(image),
             }
-            futex::thread_ends(me);
-        });
-        process.count_thread(Usage {
-            ns: me.own.ran(machine::now_ns()),
-            faults: thread.faults(),
-        });
-        me.own.faults.store(0, Ordering::Relaxed);
+        };
+        match next {
+            None => break,
+            Some(image) => {
+                // The old address space goes with its last handle, here.
+                mm = image.mm;
+                entry = Some((image.entry, image.stack));
+            }
+        }
     }
     me.own.is_user.set(false);
+    me.own.alive.store(0, Ordering::Relaxed);
     drop(mm);
     process::thread_ended(me);
 }
 
+impl Own {
+    /// What it has used was counted. The caller is the thread.
+    fn begin_again(&self) {
+        self.faults.store(0, Ordering::Relaxed);
+        self.ran_ns.set(0);
+        self.since_ns.set(machine::now_ns());
+    }
+}
+
 fn first_context(space: &Space<'_>, start: Start) -> Result<UserContext, LoadError> {
     match start {
-        Start::Program(image, args) => {
-            let entry = loader::load(space, image)?;
-            let stack = stack::build(space.mm(), &args, entry)?;
+        Start::Program(args) => {
+            let (entry, stack) = exec::first(space, &args)?;
+            fpu::reset_running();
             Ok(UserContext::new(entry, stack))
         }
         Start::Copy(context, set_tid) => {
@@ -287,14 +423,21 @@ fn first_context(space: &Space<'_>, start: Start) -> Result<UserContext, LoadErr
     }
 }
 
-/// Runs the thread until it ends, or its process does. How the process ends, if it does by this
-/// thread.
-fn live(space: &Space<'_>, process: &Process, context: &mut UserContext) -> Option<Ending> {
+/// Runs the thread until it ends, its process does, or it is to run another program.
+fn live(space: &Space<'_>, process: &Process, context: &mut UserContext) -> After {
     let meanwhile = process.meanwhile();
+    let own = &task::current().own;
     let mut interrupted = false;
+    let mut cut = None;
     loop {
-        if process.is_dying() {
-            return None;
+        if process.is_dying() || own.ends() {
+            return After::Ends(None);
+        }
+        if own.signals.has_attention() || cut.is_some() {
+            if let Some(ending) = deliver::deliver(process, context, cut.take()) {
+                return After::Ends(Some(ending));
+            }
+            continue;
         }
         // Else it is looked for on the way to the program.
         if interrupted && sched::turn_is_over() {
@@ -310,38 +453,74 @@ fn live(space: &Space<'_>, process: &Process, context: &mut UserContext) -> Opti
         if meanwhile != Meanwhile::Nothing {
             process.count(interrupted);
         }
-        match trap {
+        let raised = match trap {
             Trap::Syscall(number, args) => {
                 let caller = Caller {
                     space,
                     process,
                     context,
                 };
-                match calls::call(&caller, number, args) {
-                    Reply::Return(value) => context.set_result(value),
-                    Reply::ExitThread(status) => {
-                        return process::is_last(task::current()).then_some(Ending::Exited(status));
-                    }
-                    Reply::Exit(status) => return Some(Ending::Exited(status)),
+                let reply = calls::call(&caller, number, args);
+                match answer(context, number, reply) {
+                    Ok(ended_early) => cut = ended_early,
+                    Err(after) => return after,
                 }
                 if meanwhile == Meanwhile::Age {
                     process.count_young(space.mm().age(Mm::<Kernel>::user_range()));
                 }
+                None
             }
-            Trap::PageFault(addr, access) => {
-                if let Err(signal) = space.fault(addr, access) {
-                    say!("fault at {addr:#x}, ip {:#x}, {access:?}", context.rip());
-                    return Some(Ending::Faulted(signal, access));
-                }
+            Trap::PageFault(addr, access) => match space.fault(addr, access) {
+                Ok(()) => None,
+                Err(fault) => Some((Ending::Faulted(fault, access), addr)),
+            },
+            Trap::Exception(vector) => Some((Ending::Exception(vector), context.rip())),
+            Trap::Interrupt => None,
+        };
+        if let Some((ending, addr)) = raised {
+            let ended = match ending.info(addr) {
+                Some(info) => deliver::force(process, info, ending),
+                None => Some(ending),
+            };
+            if let Some(ending) = ended {
+                say_why(ending, context);
+                return After::Ends(Some(ending));
             }
-            Trap::Exception(vector, error) => {
-                say!(
-                    "exception {vector}, ip {:#x}, error code {error:#x}",
-                    context.rip()
-                );
-                return Some(Ending::Exception(vector));
-            }
-            Trap::Interrupt => {}
         }
     }
+}
+
+/// Has the program see what a call came to: how the call is to begin again, if a signal has ended
+/// it early; or what becomes of the thread.
+fn answer(context: &mut UserContext, number: u64, reply: Reply) -> Result<Option<Cut>, After> {
+    match reply {
+        Reply::Return(Ok(value)) => context.set_result(value),
+        Reply::Return(Err(errno)) if linux::is_cut(errno) => {
+            return Ok(Some(Cut { number, how: errno }));
+        }
+        Reply::Return(Err(errno)) => context.set_result(linux::failed(errno)),
+        Reply::FromHandler => {
+            if let Err(ending) = deliver::return_from_handler(context) {
+                return Err(After::Ends(Some(ending)));
+            }
+        }
+        Reply::Execute(image) => return Err(After::Runs(image)),
+        Reply::ExitThread(status) => {
+            let last = process::is_last(task::current());
+            return Err(After::Ends(last.then_some(Ending::Exited(status))));
+        }
+        Reply::Exit(status) => return Err(After::Ends(Some(Ending::Exited(status)))),
+    }
+    Ok(None)
+}
+
+/// Says why a program ends, in the kernel's log.
+fn say_why(ending: Ending, context: &UserContext) {
+    let registers = context.registers();
+    say!(
+        "{ending}: address {:#x}, ip {:#x}, error code {:#x}",
+        registers.address,
+        registers.rip,
+        registers.error
+    );
 }

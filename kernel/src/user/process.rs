@@ -6,23 +6,39 @@
 //! Parents and children, counts of threads and how processes ended are under one lock.
 //! Linux: `tasklist_lock`.
 
+mod first;
+mod life;
+mod lookup;
+mod wait;
+
 use core::cell::Cell;
 
-use minflt_mm::{Errno, Mm, MmHandle, System, Unbalanced};
+use linux_raw_sys::general as abi;
+use minflt_mm::{MmHandle, Unbalanced};
 use minflt_sync::order::WaitLock;
-use minflt_sync::{Atomic, Machine, Ordering, SpinLock};
+use minflt_sync::{Atomic, Ordering, SpinLock};
 
+use super::creds::Creds;
 use super::ending::Ending;
-use super::files::Numbers;
-use super::{Birth, Start, make};
-use crate::arch::serial::say;
-use crate::linux::{EAGAIN, ECHILD};
-use crate::loader::LoadError;
-use crate::machine::{self, Kernel};
-use crate::sched;
+use super::signal::{self, For};
+use crate::fs::numbers::Numbers;
+use crate::fs::path::Node;
+use crate::machine::Kernel;
 use crate::shared::Once;
-use crate::stack::Args;
-use crate::task::{self, State, Task};
+use crate::task::{self, Task};
+use crate::watch::Watchers;
+
+pub(crate) use first::{end_those_that_wait, look_at_alarms, run};
+pub(crate) use life::{add_thread, start};
+pub(super) use life::{end, end_others, is_last, thread_ended};
+pub(crate) use lookup::{
+    all, each_of_group, find, find_thread, is_orphaned, is_thread_of, number, of, parent_number,
+    process_number, set_group_of, usage_of, usage_of_children, usage_of_process, usage_of_thread,
+};
+pub(crate) use wait::{News, Reaped, What, Whom, start_and_await, wait};
+
+use lookup::{FIRST, child_info};
+use wait::Done;
 
 /// What the kernel does to a program while it runs, which the program must not notice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +117,31 @@ pub(crate) struct Process {
     children: Cell<Usage>,
     /// Whether it has ended and was not waited for.
     ended: Cell<bool>,
+    /// What it has done besides, and nobody was told of.
+    news: Cell<Option<News>>,
+    /// What its parent is sent when it ends; 0 for nothing.
+    exit_signal: Cell<u32>,
+    /// 1 while it is stopped.
+    stopped: Atomic<u32, Kernel>,
+    /// 1 while it has the address space of its parent, which waits for that.
+    borrows: Atomic<u32, Kernel>,
+    /// 1 once it has run another program than its parent.
+    has_executed: Atomic<u32, Kernel>,
+    /// Threads of it that wait for a child.
+    watchers: Watchers,
+    /// Its group, and its session. Written under the family lock.
+    group: Atomic<u32, Kernel>,
+    session: Atomic<u32, Kernel>,
+    creds: SpinLock<Creds, WaitLock, Kernel>,
+    place: SpinLock<Place, WaitLock, Kernel>,
+    program: SpinLock<Program, WaitLock, Kernel>,
+    signals: signal::Shared,
+    /// When it is sent SIGALRM, and then how often; 0 for never.
+    alarm: [Atomic<u64, Kernel>; 2],
+    /// When it began.
+    began_ns: Atomic<u64, Kernel>,
+    /// What is added to its share of memory when one is to be killed, plus 1000.
+    oom_bias: Atomic<u32, Kernel>,
     /// Set before it starts.
     meanwhile: Cell<Meanwhile>,
     /// Its open files.
@@ -110,26 +151,26 @@ pub(crate) struct Process {
     interrupts: Atomic<u64, Kernel>,
 }
 
-/// Whom to wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whom {
-    /// Any child.
-    Any,
-    /// The one with that number.
-    Number(u32),
+/// Where a process is in the tree of names, and what it makes there.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Where relative paths begin; none while it has not begun.
+    pub(crate) folder: Option<Node>,
+    /// Rights that new files are not to have.
+    pub(crate) umask: u32,
 }
 
-/// A process that was waited for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reaped {
-    /// Its number.
-    pub(crate) number: u32,
-    /// How it ended.
-    pub(crate) ending: Ending,
-    /// What it has used, and its children that it waited for.
-    pub(crate) usage: Usage,
-    /// What was seen while it ran.
-    pub(crate) seen: Seen,
+/// What a process runs.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// Its address space; none when it has ended.
+    pub(crate) mm: Option<MmHandle<'static, Kernel>>,
+    /// The file that it came from.
+    pub(crate) file: Option<Node>,
+    /// Where its arguments and its environment are.
+    pub(crate) arguments: [u64; 2],
+    /// The same of its environment.
+    pub(crate) environment: [u64; 2],
 }
 
 /// Guards what says so in [`Process`].
@@ -164,6 +205,29 @@ impl Process {
             usage: Cell::new(Usage::default()),
             children: Cell::new(Usage::default()),
             ended: Cell::new(false),
+            news: Cell::new(None),
+            exit_signal: Cell::new(0),
+            stopped: Atomic::new(0),
+            borrows: Atomic::new(0),
+            has_executed: Atomic::new(0),
+            watchers: Watchers::new(),
+            group: Atomic::new(0),
+            session: Atomic::new(0),
+            creds: SpinLock::new(Creds::ROOT),
+            place: SpinLock::new(Place {
+                folder: None,
+                umask: 0o22,
+            }),
+            program: SpinLock::new(Program {
+                mm: None,
+                file: None,
+                arguments: [0; 2],
+                environment: [0; 2],
+            }),
+            signals: signal::Shared::new(),
+            alarm: [Atomic::new(0), Atomic::new(0)],
+            began_ns: Atomic::new(0),
+            oom_bias: Atomic::new(1000),
             meanwhile: Cell::new(Meanwhile::Nothing),
             files: Numbers::new(),
             young: Atomic::new(0),
@@ -177,9 +241,205 @@ impl Process {
         self.dying.load(Ordering::Relaxed) == 1
     }
 
+    /// Whether its last thread has ended, and it was not waited for.
+    pub(crate) fn has_ended(&self) -> bool {
+        family(|| self.ended.get())
+    }
+
     /// Its open files.
     pub(crate) const fn files(&self) -> &Numbers {
         &self.files
+    }
+
+    /// What it knows of signals.
+    pub(crate) const fn signals(&self) -> &signal::Shared {
+        &self.signals
+    }
+
+    /// Whom it acts for.
+    pub(crate) fn creds(&self) -> Creds {
+        *self.creds.lock()
+    }
+
+    /// Has it act for others.
+    pub(crate) fn set_creds(&self, creds: Creds) {
+        *self.creds.lock() = creds;
+    }
+
+    /// Where it is.
+    pub(crate) fn folder(&self) -> Node {
+        let folder = self.place.lock().folder.as_ref().map(Node::share);
+        folder.unwrap_or_else(Node::root)
+    }
+
+    /// Sets where it is.
+    pub(crate) fn set_folder(&self, folder: Node) {
+        let before = self.place.lock().folder.replace(folder);
+        drop(before);
+    }
+
+    /// Rights that its new files are not to have.
+    pub(crate) fn umask(&self) -> u32 {
+        self.place.lock().umask
+    }
+
+    /// Sets those; what they were.
+    pub(crate) fn set_umask(&self, umask: u32) -> u32 {
+        core::mem::replace(&mut self.place.lock().umask, umask)
+    }
+
+    /// What it runs.
+    pub(crate) fn with_program<R>(&self, work: impl FnOnce(&mut Program) -> R) -> R {
+        work(&mut self.program.lock())
+    }
+
+    /// Its address space, unless it has ended.
+    pub(crate) fn mm(&self) -> Option<MmHandle<'static, Kernel>> {
+        self.with_program(|program| program.mm.as_ref().map(MmHandle::share))
+    }
+
+    /// It runs another program; what it ran. Its parent may use its own address space again.
+    pub(crate) fn set_program(&self, program: Program) -> Program {
+        let before = self.with_program(|slot| core::mem::replace(slot, program));
+        self.has_executed.store(1, Ordering::Relaxed);
+        self.give_back_mm();
+        before
+    }
+
+    /// Its parent may use its address space again, if it had that one.
+    fn give_back_mm(&self) {
+        if self.borrows.swap(0, Ordering::Relaxed) == 1
+            && let Some(parent) = family(|| self.parent.get())
+        {
+            parent.own.process().watchers.wake();
+        }
+    }
+
+    /// Whether it runs another program than its parent.
+    pub(crate) fn has_executed(&self) -> bool {
+        self.has_executed.load(Ordering::Relaxed) == 1
+    }
+
+    /// Its group.
+    pub(crate) fn group(&self) -> u32 {
+        self.group.load(Ordering::Relaxed)
+    }
+
+    /// Its session.
+    pub(crate) fn session(&self) -> u32 {
+        self.session.load(Ordering::Relaxed)
+    }
+
+    /// Puts it into a group, and into that session. The caller has checked that it may be.
+    pub(crate) fn set_group(&self, group: u32, session: u32) {
+        family(|| {
+            self.group.store(group, Ordering::Relaxed);
+            self.session.store(session, Ordering::Relaxed);
+        });
+    }
+
+    /// When it is sent SIGALRM, and then how often.
+    pub(crate) const fn alarm(&self) -> &[Atomic<u64, Kernel>; 2] {
+        &self.alarm
+    }
+
+    /// When it began.
+    pub(crate) fn began_ns(&self) -> u64 {
+        self.began_ns.load(Ordering::Relaxed)
+    }
+
+    /// What is added to its share of memory, in thousandths, when one process is to be killed.
+    pub(crate) const fn oom_bias(&self) -> &Atomic<u32, Kernel> {
+        &self.oom_bias
+    }
+
+    /// Threads that have not ended.
+    pub(crate) fn threads(&self) -> u32 {
+        family(|| self.threads.get())
+    }
+
+    /// The first of its threads that is wanted.
+    pub(crate) fn find_thread(&self, wanted: impl Fn(&Task) -> bool) -> Option<&'static Task> {
+        task::threads().find(|task| {
+            let leader = task.own.leader();
+            let mine = leader.is_some_and(|it| core::ptr::eq(it.own.process(), self));
+            mine && task.own.is_alive() && wanted(task)
+        })
+    }
+
+    /// Does something with each of its threads.
+    pub(crate) fn each_thread(&self, work: impl Fn(&'static Task)) {
+        let _none = self.find_thread(|task| {
+            if let Some(task) = task::find(task.id()) {
+                work(task);
+            }
+            false
+        });
+    }
+
+    /// Ends it, wherever its threads are.
+    pub(crate) fn kill(&self) {
+        family(|| {
+            if self.ending.get().is_none() {
+                self.ending.set(Some(Ending::Killed(abi::SIGKILL)));
+            }
+        });
+        self.dying.store(1, Ordering::Relaxed);
+        self.stopped.store(0, Ordering::Relaxed);
+        self.each_thread(signal::alert);
+    }
+
+    /// Whether it is stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed) == 1
+    }
+
+    /// Stops it: its threads sleep when they would return to the program.
+    pub(crate) fn stop(&self, signal: u32) {
+        if self.stopped.swap(1, Ordering::Relaxed) == 0 {
+            self.tell_parent(News::Stopped(signal));
+            self.each_thread(signal::alert);
+        }
+    }
+
+    /// It goes on, if it was stopped.
+    pub(crate) fn go_on(&self) {
+        if self.stopped.swap(0, Ordering::Relaxed) == 1 {
+            self.tell_parent(News::GoesOn);
+            self.each_thread(signal::alert);
+        }
+    }
+
+    fn tell_parent(&self, news: News) {
+        /// `SA_NOCLDSTOP`.
+        const NOT_OF_STOPS: u64 = 1;
+        let parent = family(|| {
+            self.news.set(Some(news));
+            self.parent.get()
+        });
+        let Some(parent) = parent else { return };
+        let theirs = parent.own.process();
+        if parent.own.leader().is_some()
+            && theirs.signals().action(abi::SIGCHLD).flags & NOT_OF_STOPS == 0
+            && let Some(me) = self.leader()
+        {
+            signal::send_at_once(For::Process(parent), child_info(me, Done::Else(news)));
+        }
+        theirs.watchers.wake();
+    }
+
+    /// Its first task.
+    fn leader(&self) -> Option<&'static Task> {
+        task::threads().find(|task| core::ptr::eq(task.own.process(), self))
+    }
+
+    /// Sleeps while it is stopped; whether it was. The caller is one of its threads.
+    pub(crate) fn stays_stopped(&self) -> bool {
+        let was = self.is_stopped();
+        while self.is_stopped() && !self.is_dying() {
+            super::park_until(None);
+        }
+        was
     }
 
     /// What is done to it while it runs.
@@ -209,9 +469,9 @@ impl Process {
 
     /// The caller has the family lock.
     fn set_parent(&self, parent: Option<&'static Task>) {
-        let number = parent.map_or(0, |parent| {
-            parent.id().0.saturating_sub(task::first_thread())
-        });
+        // Whoever has no parent any more is the kernel's, as are those that it has started.
+        let by_program = parent.filter(|parent| parent.own.leader().is_some());
+        let number = by_program.map_or(FIRST, number);
         self.parent_number.store(number, Ordering::Relaxed);
         self.parent.set(parent);
     }
@@ -223,357 +483,4 @@ impl Process {
             interrupts: self.interrupts.load(Ordering::Relaxed),
         }
     }
-}
-
-/// The process that `task`, a thread of one, belongs to.
-pub(crate) fn of(task: &Task) -> &'static Process {
-    leader(task).own.process()
-}
-
-fn leader(task: &Task) -> &'static Task {
-    match task.own.leader() {
-        Some(leader) => leader,
-        None => panic!("{:?} is no thread of a program", task.id()),
-    }
-}
-
-/// The number that programs know a thread by, and a process by its first one.
-pub(crate) fn number(task: &Task) -> u32 {
-    task.id().0 - task::first_thread()
-}
-
-/// The number of the process that `task` belongs to.
-pub(crate) fn process_number(task: &Task) -> u32 {
-    number(leader(task))
-}
-
-/// The number of the parent of the process that `task` belongs to; 0 if it is none.
-pub(crate) fn parent_number(task: &Task) -> u32 {
-    of(task).parent_number.load(Ordering::Relaxed)
-}
-
-/// Starts a process of one thread, whose parent is the caller's process, or the caller.
-pub(crate) fn start(
-    birth: Birth,
-    fs: u64,
-    clear_tid: u64,
-    like: Option<&Task>,
-    meanwhile: Meanwhile,
-) -> Result<&'static Task, Errno> {
-    let task = make(None, birth, fs, clear_tid, like).ok_or(EAGAIN)?;
-    let me = task::current();
-    let parent = me.own.leader().unwrap_or(me);
-    let process = task.own.process();
-    for count in [&process.young, &process.traps, &process.interrupts] {
-        count.store(0, Ordering::Relaxed);
-    }
-    process.dying.store(0, Ordering::Relaxed);
-    process.meanwhile.set(meanwhile);
-    let opened = match me.own.leader() {
-        Some(leader) => {
-            process.files.copy_from(leader.own.process().files());
-            Ok(())
-        }
-        None => process.files.start(),
-    };
-    if let Err(error) = opened {
-        // It never ran, and no other task knows it.
-        task.own.abandon();
-        task::put(task);
-        return Err(error);
-    }
-    family(|| {
-        process.set_parent(Some(parent));
-        process
-            .sibling
-            .set(parent.own.process().child.replace(Some(task)));
-        process.threads.set(1);
-        process.ending.set(None);
-        process.usage.set(Usage::default());
-        process.children.set(Usage::default());
-        process.ended.set(false);
-    });
-    task.get_ref();
-    Ok(task)
-}
-
-/// Makes another thread of the caller's process; not if that has begun to end.
-pub(crate) fn add_thread(birth: Birth, fs: u64, clear_tid: u64) -> Result<&'static Task, Errno> {
-    let me = task::current();
-    let process = of(me);
-    let task = make(Some(leader(me)), birth, fs, clear_tid, Some(me)).ok_or(EAGAIN)?;
-    family(|| process.threads.set(process.threads.get() + 1));
-    Ok(task)
-}
-
-/// Whether `task` is its process's last thread.
-pub(super) fn is_last(task: &Task) -> bool {
-    family(|| of(task).threads.get() == 1)
-}
-
-/// Ends the process of `me`, the caller: its other threads end when they would return to the
-/// program, and whatever they wait for is over. The first one to say how it ends is right.
-pub(super) fn end(me: &Task, ending: Ending) {
-    let process = of(me);
-    family(|| {
-        if process.ending.get().is_none() {
-            process.ending.set(Some(ending));
-        }
-    });
-    process.dying.store(1, Ordering::Relaxed);
-    let leader = leader(me);
-    if family(|| process.threads.get()) == 1 {
-        return;
-    }
-    let threads = task::all().iter().filter(|task| is_of(task, leader));
-    for other in threads.filter(|task| task.id() != me.id()) {
-        sched::unpark(other);
-        sched::disturb(other);
-    }
-}
-
-/// The caller is no thread any more: it has no address space, and ends. With the last one, its
-/// process has ended.
-pub(super) fn thread_ended(me: &'static Task) {
-    let leader = leader(me);
-    let process = leader.own.process();
-    let last = family(|| {
-        process.threads.set(process.threads.get() - 1);
-        process.threads.get() == 0
-    });
-    if last {
-        process.files.close_all();
-    }
-    let parent = family(|| {
-        if !last {
-            return None;
-        }
-        // Children that this process has not reaped are freed when they end.
-        let mut child = process.child.take();
-        while let Some(task) = child {
-            let orphan = task.own.process();
-            orphan.set_parent(None);
-            if orphan.ended.take() {
-                task::put(task);
-            }
-            child = orphan.sibling.take();
-        }
-        let parent = process.parent.get();
-        if parent.is_some() {
-            process.ended.set(true);
-        } else {
-            task::put(leader);
-        }
-        parent
-    });
-    if me.id() != leader.id() {
-        me.own.set_leader(None);
-    }
-    if let Some(parent) = parent {
-        wake_process(parent);
-    }
-}
-
-/// Wakes all threads of the process whose first task is `leader`: one of them may wait for a child.
-fn wake_process(leader: &'static Task) {
-    sched::unpark(leader);
-    if family(|| leader.own.process().threads.get()) > 1 {
-        for thread in task::all().iter().filter(|task| is_of(task, leader)) {
-            sched::unpark(thread);
-        }
-    }
-}
-
-/// Whether `task` is a thread of the process whose first task is `leader`.
-fn is_of(task: &Task, leader: &Task) -> bool {
-    task.own.leader().is_some_and(|it| it.id() == leader.id())
-}
-
-/// What the caller's process has used: of threads that have not ended, the caller's time, and the
-/// faults of each until it gave its CPU away last.
-pub(crate) fn usage_of_process() -> Usage {
-    let me = task::current();
-    me.own.note_faults(me);
-    let leader = leader(me);
-    let running = task::all().iter().filter(|task| is_of(task, leader));
-    let running = Usage {
-        ns: usage_of_thread().ns,
-        faults: running.map(|task| task.own.faults()).sum(),
-    };
-    family(|| of(me).usage.get()).with(running)
-}
-
-/// What the children of the caller's process have used that it has waited for.
-pub(crate) fn usage_of_children() -> Usage {
-    family(|| of(task::current()).children.get())
-}
-
-/// What the caller's thread has used.
-pub(crate) fn usage_of_thread() -> Usage {
-    let me = task::current();
-    let own = &me.own;
-    own.note_faults(me);
-    Usage {
-        ns: own.ran(machine::now_ns()),
-        faults: own.faults(),
-    }
-}
-
-/// Waits for a child of the caller's process, or of the caller, to end; `None` if none has ended
-/// and `at_once` is set, or the caller's process ends.
-///
-/// # Errors
-/// `ECHILD` where there is no such child.
-pub(crate) fn wait(whom: Whom, at_once: bool) -> Result<Option<Reaped>, Errno> {
-    let me = task::current();
-    let parent = me.own.leader().unwrap_or(me);
-    loop {
-        if let Some(task) = family(|| take_ended(parent, whom))? {
-            let process = task.own.process();
-            let reaped = Reaped {
-                number: number(task),
-                ending: process.ending.get().unwrap_or(Ending::Exited(0)),
-                usage: process.usage.get().with(process.children.get()),
-                seen: process.seen(),
-            };
-            task::put(task);
-            return Ok(Some(reaped));
-        }
-        if at_once || me.own.leader().is_some() && of(me).is_dying() {
-            return Ok(None);
-        }
-        super::park_until(None);
-    }
-}
-
-/// Starts `child`, which has the caller's address space, and waits until it has not: it has ended,
-/// or this process, `mine`, begins to.
-pub(crate) fn start_and_await(child: &'static Task, mine: &Process) {
-    let process = child.own.process();
-    // Another thread may reap it; the reference keeps its task from being used again.
-    child.get_ref();
-    sched::start(child);
-    while family(|| process.threads.get()) != 0 && !mine.is_dying() {
-        super::park_until(None);
-    }
-    task::put(child);
-}
-
-/// Takes a child of `parent` out of its family that has ended. The caller has the family lock.
-fn take_ended(parent: &Task, whom: Whom) -> Result<Option<&'static Task>, Errno> {
-    let mut found = Err(ECHILD);
-    let mut link = &parent.own.process().child;
-    while let Some(task) = link.get() {
-        let process = task.own.process();
-        if whom_is(whom, task) {
-            found = Ok(None);
-            if process.ended.take() {
-                process.set_parent(None);
-                let used = process.usage.get().with(process.children.get());
-                let children = &parent.own.process().children;
-                children.set(children.get().with(used));
-                link.set(process.sibling.take());
-                return Ok(Some(task));
-            }
-        }
-        link = &process.sibling;
-    }
-    found
-}
-
-fn whom_is(whom: Whom, task: &Task) -> bool {
-    match whom {
-        Whom::Any => true,
-        Whom::Number(wanted) => number(task) == wanted,
-    }
-}
-
-/// Ends all processes, whose threads wait for each other or for nothing; false if a thread sleeps
-/// for another reason. Called on the only CPU when it has nothing to do, now or ever.
-pub(crate) fn end_those_that_wait() -> bool {
-    let asleep = || task::threads().filter(|task| task.state() == State::Asleep);
-    if asleep().any(|task| !task.own.waits()) || asleep().next().is_none() {
-        return false;
-    }
-    say!("minflt: all threads wait, and none can be woken: their processes end");
-    for task in asleep() {
-        let process = of(task);
-        family(|| {
-            if process.ending.get().is_none() {
-                process.ending.set(Some(Ending::Forgotten));
-            }
-        });
-        process.dying.store(1, Ordering::Relaxed);
-        sched::unpark(task);
-    }
-    true
-}
-
-/// Ends all processes, and waits until no thread is left. The caller is no thread of one.
-fn end_all() {
-    loop {
-        let mut any = false;
-        for task in task::threads() {
-            if task.is_taken() {
-                any = true;
-                // It may end, and have none, right now.
-                if let Some(leader) = task.own.leader() {
-                    leader.own.process().dying.store(1, Ordering::Relaxed);
-                    sched::unpark(task);
-                    sched::disturb(task);
-                }
-            }
-        }
-        if !any {
-            return;
-        }
-        Kernel::pass();
-    }
-}
-
-/// Runs the program in `image` with `args` (the name first) to its end.
-pub(crate) fn run(
-    sys: &'static System<Kernel>,
-    image: &'static [u8],
-    args: Args,
-    meanwhile: Meanwhile,
-) -> Outcome {
-    let failed = |errno| Outcome {
-        ending: Ending::NotLoaded(LoadError::Memory(errno)),
-        unbalanced: None,
-        seen: Seen::default(),
-    };
-    let mm = match sys.new_mm() {
-        Ok(mm) => mm,
-        Err(error) => return failed(Errno::from(error)),
-    };
-    let reaped = match run_in(&mm, image, args, meanwhile) {
-        Ok(reaped) => reaped,
-        Err(errno) => return failed(errno),
-    };
-    end_all();
-    let here: [&Mm<Kernel>; 1] = [&mm];
-    let left = sys.check_ledger(&here).err();
-    drop(mm);
-    Outcome {
-        ending: reaped.ending,
-        unbalanced: left.or_else(|| sys.check_ledger(&[]).err()),
-        seen: reaped.seen,
-    }
-}
-
-fn run_in(
-    mm: &MmHandle<'static, Kernel>,
-    image: &'static [u8],
-    args: Args,
-    meanwhile: Meanwhile,
-) -> Result<Reaped, Errno> {
-    let birth = Birth {
-        mm: mm.share(),
-        start: Start::Program(image, args),
-    };
-    let task = start(birth, 0, 0, None, meanwhile)?;
-    let whom = Whom::Number(number(task));
-    sched::start(task);
-    wait(whom, false)?.ok_or(EAGAIN)
 }

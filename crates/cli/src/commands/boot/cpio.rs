@@ -16,12 +16,32 @@ pub(crate) struct Cpio {
 impl Cpio {
     /// Adds a folder.
     pub(crate) fn folder(&mut self, path: &str) -> Result<(), TooLong> {
-        self.entry(path, 0o40_755, (0, 0), &[])
+        self.folder_of_mode(path, 0o755)
+    }
+
+    /// Adds a folder with these rights.
+    pub(crate) fn folder_of_mode(&mut self, path: &str, rights: u32) -> Result<(), TooLong> {
+        self.entry(path, 0o40_000 | rights, (0, 0), &[])
+    }
+
+    /// Adds a symbolic link.
+    pub(crate) fn link(&mut self, path: &str, target: &[u8]) -> Result<(), TooLong> {
+        self.entry(path, 0o120_777, (0, 0), target)
     }
 
     /// Adds a file that may be executed.
     pub(crate) fn file(&mut self, path: &str, bytes: &[u8]) -> Result<(), TooLong> {
-        self.entry(path, 0o100_755, (0, 0), bytes)
+        self.file_of_mode(path, 0o755, bytes)
+    }
+
+    /// Adds a file with these rights.
+    pub(crate) fn file_of_mode(
+        &mut self,
+        path: &str,
+        rights: u32,
+        bytes: &[u8],
+    ) -> Result<(), TooLong> {
+        self.entry(path, 0o100_000 | rights, (0, 0), bytes)
     }
 
     /// Adds a character device.

@@ -7,17 +7,8 @@ const DYN: u16 = 3;
 const X86_64: u16 = 62;
 const INTERP: u32 = 3;
 
-/// How a static program is linked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Linked {
-    /// At addresses of its own.
-    Fixed,
-    /// Wherever it is loaded.
-    Anywhere,
-}
-
-/// How the program in `bytes` is linked; else why it cannot be run, and what can.
-pub(crate) fn linked(bytes: &[u8]) -> Result<Linked, String> {
+/// Why the program in `bytes` cannot be run, if so, and what can.
+pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
     let damaged = || "the ELF file is damaged".to_owned();
     if !bytes.starts_with(MAGIC) {
         return Err("no 64-bit ELF program; scripts and other formats are not supported".into());
@@ -31,11 +22,9 @@ pub(crate) fn linked(bytes: &[u8]) -> Result<Linked, String> {
     if machine != X86_64 {
         return Err("the program is not for x86-64".into());
     }
-    let linked = match kind {
-        EXEC => Linked::Fixed,
-        DYN => Linked::Anywhere,
-        _ => return Err("the ELF file is no program".into()),
-    };
+    if kind != EXEC && kind != DYN {
+        return Err("the ELF file is no program".into());
+    }
     let table = bytes.get(32..40).and_then(|it| it.try_into().ok());
     let table = table.map(u64::from_le_bytes).ok_or_else(damaged)?;
     let size = usize::from(half(54).ok_or_else(damaged)?);
@@ -51,12 +40,12 @@ pub(crate) fn linked(bytes: &[u8]) -> Result<Linked, String> {
             );
         }
     }
-    Ok(linked)
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Linked, linked};
+    use super::check;
 
     /// A header, and one program header of this type.
     fn sample(kind: u16, machine: u16, segment: u32) -> Vec<u8> {
@@ -73,13 +62,13 @@ mod tests {
 
     #[test]
     fn static_programs_are_taken() {
-        assert_eq!(linked(&sample(2, 62, 1)), Ok(Linked::Fixed));
-        assert_eq!(linked(&sample(3, 62, 1)), Ok(Linked::Anywhere));
+        assert_eq!(check(&sample(2, 62, 1)), Ok(()));
+        assert_eq!(check(&sample(3, 62, 1)), Ok(()));
     }
 
     #[test]
     fn others_are_refused_with_the_reason() {
-        let said = |bytes: &[u8]| linked(bytes).expect_err("refused");
+        let said = |bytes: &[u8]| check(bytes).expect_err("refused");
         assert!(said(b"#!/bin/sh\n").contains("no 64-bit ELF program"));
         assert!(said(&sample(3, 62, 3)).contains("link it with -static"));
         assert!(said(&sample(2, 183, 1)).contains("not for x86-64"));
@@ -90,13 +79,13 @@ mod tests {
     fn cut_and_changed_files_are_read_within_bounds() {
         let whole = sample(2, 62, 1);
         for len in 0..68 {
-            assert!(linked(&whole[..len]).is_err(), "{len}");
+            assert!(check(&whole[..len]).is_err(), "{len}");
         }
         for at in 0..whole.len() {
             let mut bytes = whole.clone();
             bytes[at] = 0xff;
             // Any answer will do.
-            let _answer = linked(&bytes);
+            let _answer = check(&bytes);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The guest program `bench` on several kernels, in machines that differ in the kernel alone.
 
 use super::images::{self, Locks};
-use super::packed::Packed;
+use super::packed::{Besides, Packed};
 use super::qemu::{self, Accel, Console, Machine, Time};
 use super::{Ending, Kernel, LINUX, ended, image, init, initrd, line, no_linux};
 use crate::error::{Error, failed};
@@ -154,7 +154,10 @@ impl Lab {
     ) -> Result<String, Error> {
         let machine = counts.machine();
         let data: Vec<u8> = (0..DATA).map(|at| (at >> 12) as u8 | 1).collect();
-        let files = [("data", &data[..])];
+        let besides = Besides {
+            root: None,
+            files: vec![("data".into(), data, 0o755)],
+        };
         let init = self.init.as_deref().filter(|_| side.is_linux());
         let image = match &side.kernel {
             Kernel::Image(path) | Kernel::Linux(path) => Some(path),
@@ -164,7 +167,7 @@ impl Lab {
         let boot = qemu::Boot {
             machine,
             image,
-            initrd: &initrd(&self.scratch, &self.bench, init, &files, machine.mem)?,
+            initrd: &initrd(&self.scratch, &self.bench, init, &besides, machine.mem)?,
             command_line: &line::of(
                 &side.kernel,
                 side.era.as_deref(),
@@ -172,7 +175,7 @@ impl Lab {
                 &self.bench.path,
                 arguments,
             )?,
-            timeout: self.timeout,
+            timeout: Some(self.timeout),
         };
         let booted = qemu::boot(&self.scratch, &boot, Console::Kept)?;
         match ended(&self.bench.path, &booted)? {

@@ -18,13 +18,13 @@ mod qemu;
 mod records;
 
 use crate::args::Boot;
+use core::time::Duration;
 use crate::choice::{era_list, size, spell};
 use crate::error::{Error, usage};
 use crate::out::complain;
 use crate::scratch::Scratch;
-use elf::Linked;
 use images::Locks;
-use packed::{Packed, pack, read};
+use packed::{Besides, Packed, added, pack, read};
 use qemu::{Accel, Booted, CONTENT, Console, Machine, Time};
 use records::Ending;
 use std::env;
@@ -42,6 +42,8 @@ const LEAST_MEM: u64 = 16 << 20;
 const LEAST_LINUX_MEM: u64 = 192 << 20;
 /// The variable that names a Linux kernel.
 const LINUX: &str = "MINFLT_LINUX";
+/// How long a machine runs that nobody watches, if not said otherwise.
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Where process 1 of a Linux is in its RAM disk.
 const INIT: &str = "/minflt-init";
 
@@ -131,23 +133,29 @@ pub(crate) fn run(args: &Boot) -> Result<u8, Error> {
         false => Locks::Unchecked,
     };
     let (program, arguments) = match args.program.split_first() {
-        Some((program, arguments)) => (Path::new(program), arguments),
+        Some((program, arguments)) => (program.as_str(), arguments),
         None => {
             return Err(usage(
                 "boot: name a static program after --, such as `minflt boot -- ./hello`",
             ));
         }
     };
-    let packed = Packed::read(program)?;
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let command_line = line::of(&kernel, era.as_deref(), &args.append, &packed.path, &words)?;
-    if kernel == Kernel::Minflt && packed.linked == Linked::Anywhere {
-        return Err(usage(format!(
-            "boot: {}: the minflt kernel runs programs that are linked at fixed addresses; link it \
-             with -no-pie",
-            program.display()
-        )));
+    let packed = match &args.root {
+        Some(root) => Packed::in_root(root, program)?,
+        None => Packed::read(Path::new(program))?,
+    };
+    let files = args.add.iter().map(|word| added(word)).collect::<Result<_, _>>()?;
+    let besides = Besides {
+        root: args.root.as_deref(),
+        files,
+    };
+    let attended = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let mut append = args.append.clone();
+    if attended && !kernel.is_linux() {
+        append.push("console=attended".into());
     }
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let command_line = line::of(&kernel, era.as_deref(), &append, &packed.path, &words)?;
     let _is_there = qemu::program()?;
 
     let scratch = Scratch::new()?;
@@ -158,11 +166,19 @@ pub(crate) fn run(args: &Boot) -> Result<u8, Error> {
     let boot = qemu::Boot {
         machine,
         image: &image(&scratch, &kernel, locks)?,
-        initrd: &initrd(&scratch, &packed, init.as_deref(), &[], machine.mem)?,
+        initrd: &initrd(&scratch, &packed, init.as_deref(), &besides, machine.mem)?,
         command_line: &command_line,
-        timeout: args.timeout,
+        timeout: match args.timeout {
+            None if attended => None,
+            time => Some(time.unwrap_or(TIMEOUT)),
+        },
     };
-    let booted = qemu::boot(&scratch, &boot, Console::Shown)?;
+    let console = if attended {
+        Console::Attended
+    } else {
+        Console::Shown
+    };
+    let booted = qemu::boot(&scratch, &boot, console)?;
     report(args, &packed.path, &booted)
 }
 
@@ -190,11 +206,10 @@ fn initrd(
     scratch: &Scratch,
     program: &Packed,
     init: Option<&[u8]>,
-    files: &[(&str, &[u8])],
+    besides: &Besides<'_>,
     mem: u64,
 ) -> Result<PathBuf, Error> {
-    let archive = pack(program, init, files)
-        .map_err(|_| usage("boot: a file of 4 GiB does not fit into an initramfs; give less"))?;
+    let archive = pack(program, init, besides)?;
     if archive.len() as u64 > mem / 2 {
         return Err(usage(format!(
             "--mem: the program takes {} bytes, more than half of the machine's {}; give more",

@@ -73,7 +73,7 @@ pub(crate) struct Boot<'a> {
     pub(crate) initrd: &'a Path,
     pub(crate) command_line: &'a str,
     /// It is ended after so long.
-    pub(crate) timeout: Duration,
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// Where the console goes.
@@ -81,6 +81,8 @@ pub(crate) struct Boot<'a> {
 pub(crate) enum Console {
     /// To this program's standard output.
     Shown,
+    /// To and from this program's terminal. Ctrl-A x ends the machine.
+    Attended,
     /// To [`Booted::console`].
     Kept,
 }
@@ -144,7 +146,16 @@ pub(crate) fn boot(scratch: &Scratch, boot: &Boot<'_>, console: Console) -> Resu
     let records = records.replace(',', ",,");
     qemu.args(boot.machine.options());
     qemu.args(["-nodefaults", "-no-user-config", "-no-reboot"]);
-    qemu.args(["-serial", "stdio"]);
+    match console {
+        // Keys that are signals are the machine's.
+        Console::Attended => qemu.args([
+            "-chardev",
+            "stdio,id=console,mux=on,signal=off",
+            "-serial",
+            "chardev:console",
+        ]),
+        Console::Shown | Console::Kept => qemu.args(["-serial", "stdio"]),
+    };
     qemu.args(["-chardev", &format!("file,id=records,path={records}")]);
     qemu.args(["-serial", "chardev:records"]);
     qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]);
@@ -152,15 +163,19 @@ pub(crate) fn boot(scratch: &Scratch, boot: &Boot<'_>, console: Console) -> Resu
     qemu.arg("-initrd").arg(boot.initrd);
     qemu.args(["-append", boot.command_line]);
     qemu.stdout(match console {
-        Console::Shown => Stdio::inherit(),
+        Console::Shown | Console::Attended => Stdio::inherit(),
         Console::Kept => scratch.output("console")?,
     });
     qemu.stderr(scratch.output("errors")?);
-    let ended = scratch.run(&mut qemu, Some(boot.timeout));
+    qemu.stdin(match console {
+        Console::Attended => Stdio::inherit(),
+        Console::Shown | Console::Kept => Stdio::null(),
+    });
+    let ended = scratch.run_with_input(&mut qemu, boot.timeout);
     let ended = ended.map_err(|error| failed("boot: cannot run QEMU")(&error))?;
     let records = Records::read(&scratch.text("records"));
     let Some(status) = ended else {
-        return Err(late(boot.timeout, &records));
+        return Err(late(boot.timeout.unwrap_or_default(), &records));
     };
     let errors = scratch.text("errors");
     if records == Records::default()

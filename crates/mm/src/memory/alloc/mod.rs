@@ -456,6 +456,11 @@ impl<M: Mmu> Frames<M> {
         zones + runs + cpus.sum::<u64>()
     }
 
+    /// Free frames of the zones, without those that CPUs keep. A moment later it may be otherwise.
+    pub(crate) fn free_in_zones(&self) -> u64 {
+        self.zones.iter().map(Zone::free_now).sum()
+    }
+
     /// Calls `visit` for each frame that was ever used. Only while nothing else runs.
     pub(crate) fn for_each_used(&self, mut visit: impl FnMut(Pfn, &Frame<M>)) {
         for zone in self.zones.iter() {

@@ -210,6 +210,11 @@ impl<M: Mmu> Zone<M> {
         self.lists.peek(Lists::spare)
     }
 
+    /// The same under the lock, while others allocate.
+    pub(crate) fn free_now(&self) -> u64 {
+        self.lists.lock().spare()
+    }
+
     /// The frames that were used at least once.
     pub(crate) fn touched(&self) -> Range<u64> {
         self.start..self.lists.peek(|lists| lists.untouched)
