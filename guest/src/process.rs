@@ -1,5 +1,6 @@
 //! Processes: fork, exec, the end of a child.
 
+use core::ffi::CStr;
 use core::fmt;
 
 use crate::sys::call;
@@ -8,11 +9,21 @@ use crate::{Args, Errno, Sys};
 const FORK: u64 = 57;
 const EXECVE: u64 = 59;
 const WAIT4: u64 = 61;
+const MKDIR: u64 = 83;
 const GETRUSAGE: u64 = 98;
+const SETSID: u64 = 112;
+const MOUNT: u64 = 165;
 const REBOOT: u64 = 169;
 
 const REBOOT_MAGIC: [u64; 2] = [0xfee1_dead, 0x2812_1969];
 const REBOOT_POWER_OFF: u64 = 0x4321_fedc;
+
+/// What the minflt kernel's own programs find in their environment.
+const ENVIRONMENT: [&CStr; 3] = [
+    c"HOME=/",
+    c"TERM=linux",
+    c"PATH=/sbin:/usr/sbin:/bin:/usr/bin",
+];
 
 /// Which side of a fork this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,13 +115,35 @@ impl Process {
         Ok(unsafe { (&raw const usage).read_volatile() }[8])
     }
 
-    /// Becomes the program that argument `first` names, with the arguments from there on and an
-    /// empty environment. Returns only if that fails.
+    /// Mounts a file system of that kind over a folder.
+    pub fn mount(kind: &CStr, folder: &CStr) -> Result<(), Errno> {
+        let kind = kind.as_ptr().expose_provenance() as u64;
+        let folder = folder.as_ptr().expose_provenance() as u64;
+        // SAFETY: (1) the kernel reads two strings that end in a zero byte.
+        unsafe { call(MOUNT, [kind, folder, kind, 0, 0, 0]) }.map(drop)
+    }
+
+    /// Makes a folder that all may use.
+    pub fn make_folder(path: &CStr) -> Result<(), Errno> {
+        let path = path.as_ptr().expose_provenance() as u64;
+        // SAFETY: (1) the kernel reads a string that ends in a zero byte.
+        unsafe { call(MKDIR, [path, 0o777, 0, 0, 0, 0]) }.map(drop)
+    }
+
+    /// Begins a session.
+    pub fn begin_session() -> Result<(), Errno> {
+        // SAFETY: (1) it touches no memory.
+        unsafe { call(SETSID, [0; 6]) }.map(drop)
+    }
+
+    /// Becomes the program that argument `first` names, with the arguments from there on and the
+    /// environment that the minflt kernel gives. Returns only if that fails.
     pub fn exec(args: Args, first: usize) -> Errno {
         let (Some(path), Some(argv)) = (args.get(first), args.addr(first)) else {
             return Errno::EINVAL;
         };
-        let environment = [0_u64];
+        let strings = ENVIRONMENT.map(|string| string.as_ptr().expose_provenance() as u64);
+        let environment = [strings[0], strings[1], strings[2], 0];
         let environment = (&raw const environment).expose_provenance() as u64;
         let path = path.as_ptr().expose_provenance() as u64;
         // SAFETY: (1) it replaces the program, or fails and changes nothing; an argument ends in a

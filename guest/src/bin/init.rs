@@ -23,7 +23,17 @@ fn main(args: Args) -> i32 {
     1
 }
 
+/// What the minflt kernel has, too.
+fn mount_all() -> Result<(), Errno> {
+    Process::mount(c"proc", c"/proc")?;
+    Process::mount(c"sysfs", c"/sys")?;
+    Process::mount(c"devtmpfs", c"/dev")?;
+    Process::make_folder(c"/dev/shm")?;
+    Process::mount(c"tmpfs", c"/dev/shm")
+}
+
 fn run(args: Args) -> Result<(), Errno> {
+    mount_all()?;
     let mut records = File::open(c"/dev/ttyS1", Mode::ReadWrite)?;
     records.set_raw()?;
     let console = File::open(c"/dev/ttyS0", Mode::ReadWrite)?;
@@ -31,6 +41,7 @@ fn run(args: Args) -> Result<(), Errno> {
     console.become_standard()?;
     let program = match Process::fork()? {
         Forked::Child => {
+            Process::begin_session()?;
             let error = Process::exec(args, 1);
             let path = args.get(1).unwrap_or("nothing");
             // `minflt boot`, which reads the records, reports that there are none.

@@ -7,7 +7,6 @@ use super::{Caller, signals, time};
 use crate::arch::uaccess;
 use crate::fs::numbers::MOST;
 use crate::fs::path::Buffer;
-use crate::fs::tty;
 use crate::linux::{EFAULT, EINVAL, RESTART_IF_QUIET};
 use crate::machine;
 use crate::watch::{self, Ended};
@@ -42,18 +41,6 @@ fn look(caller: &Caller<'_, '_>, at: u64, count: u64, buffer: &mut Buffer) -> Re
     Ok(found)
 }
 
-/// Sleeps until `look` finds something. A terminal may be among what it looks at, which wakes
-/// nobody.
-fn wait<R>(deadline: Option<u64>, mut look: impl FnMut() -> Option<R>) -> Result<R, Ended> {
-    loop {
-        let found = watch::wait(tty::look_again(deadline), &mut look);
-        let is_late = deadline.is_some_and(|at| machine::now_ns() >= at);
-        if !matches!(found, Err(Ended::Late)) || is_late {
-            return found;
-        }
-    }
-}
-
 fn poll_until(
     caller: &Caller<'_, '_>,
     at: u64,
@@ -65,7 +52,7 @@ fn poll_until(
         return Err(EINVAL);
     }
     let mut buffer = Buffer::new()?;
-    let found = wait(deadline, || match look(caller, at, count, &mut buffer) {
+    let found = watch::wait(deadline, || match look(caller, at, count, &mut buffer) {
         Ok(0) => None,
         found => Some(found),
     });
@@ -165,7 +152,7 @@ fn select_until(
     ];
     let mut ready = [[0; WORDS]; 3];
     let files = caller.process.files();
-    let found = wait(deadline, || {
+    let found = watch::wait(deadline, || {
         ready = [[0; WORDS]; 3];
         let mut found = 0;
         for number in 0..count {

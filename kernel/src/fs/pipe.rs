@@ -145,7 +145,9 @@ impl Ring {
             }
             self.read += part as u64;
             done += part;
-            let is_left = self.read.is_multiple_of(PAGE);
+            // What was written last may have come round to the page that was read first.
+            let start = at / PAGE * PAGE;
+            let is_left = self.read == start + PAGE && self.written <= start + MOST as u64;
             if is_left {
                 let gone = self.place(at).0.take();
                 let free = spent.iter_mut().find(|it| it.is_none());

@@ -5,13 +5,12 @@
 //! programs in front.
 //!
 //! # Idea
-//! Whoever looks at the terminal first takes in what the port has, and so does whoever waits for
-//! it, some times a second: the port has no interrupt here. What is taken in goes through the
-//! discipline, as it is set then, into a buffer of what can be read, with the marks of line ends.
+//! A task of the kernel's takes in what the port has, 50 times a second: the port has no interrupt
+//! here. What is taken in goes through the discipline, as it is set then, into a buffer of what can
+//! be read, with the marks of line ends; whoever waits for it is woken.
 //!
 //! # Cost
-//! A look at the port for each call, and 50 a second while somebody waits; a key is seen 20 ms
-//! late.
+//! 50 looks at the port a second, where somebody is at it; a key is seen up to 20 ms late.
 
 use linux_raw_sys::general as abi;
 use linux_raw_sys::ioctl;
@@ -22,15 +21,15 @@ use minflt_sync::order::WaitLock;
 use super::transfer::Transfer;
 use crate::arch::serial::Serial;
 use crate::arch::uaccess;
-use crate::linux::{EAGAIN, EFAULT, EINVAL, EIO, ENOTTY};
+use crate::linux::{EAGAIN, EFAULT, EINVAL, EIO, ENOTTY, RESTART_IF_ASKED};
 use crate::machine::{self, Kernel};
 use crate::shared::Once;
 use crate::task;
 use crate::user::process;
 use crate::user::signal::{self, For, Info};
-use crate::watch::{self, Ended};
+use crate::watch::{self, Ended, Watchers};
 
-/// How long one waits for the port between two looks.
+/// How long the port waits between two looks.
 const LOOK_NS: u64 = 20_000_000;
 /// Bytes that can wait to be read. Linux: `N_TTY_BUF_SIZE`.
 const BUFFER: usize = 4096;
@@ -146,6 +145,9 @@ struct Terminal {
     size: [u16; 4],
 }
 
+/// Those that wait for something to read.
+static WATCHERS: Once<Watchers> = Once::new();
+
 static TERMINAL: Once<SpinLock<Terminal, WaitLock, Kernel>> = Once::new();
 
 /// Whether keys are taken in as a shell wants it.
@@ -163,6 +165,7 @@ pub(crate) fn init(mode: Mode) {
         Mode::Raw => Settings::RAW,
         Mode::Cooked => Settings::COOKED,
     };
+    WATCHERS.set(Watchers::new());
     TERMINAL.set(SpinLock::new(Terminal {
         settings,
         buffer: [0; BUFFER],
@@ -355,8 +358,32 @@ impl Terminal {
     }
 }
 
-/// Takes in what the port has.
-fn look() {
+/// Takes in what the port has, and wakes those who wait for it. When the next look is to be, if
+/// somebody is at the terminal.
+pub(crate) fn look() -> Option<u64> {
+    if !Serial::can_receive() {
+        return None;
+    }
+    take_all_in();
+    if with(|terminal| terminal.has_something()) {
+        watchers().wake();
+    }
+    Some(machine::now_ns() + LOOK_NS)
+}
+
+fn watchers() -> &'static Watchers {
+    match WATCHERS.get() {
+        Some(watchers) => watchers,
+        None => panic!("the terminal is used before there is one"),
+    }
+}
+
+/// The group in front from now on.
+pub(crate) fn set_front(group: u32) {
+    with(|terminal| terminal.group = group);
+}
+
+fn take_all_in() {
     loop {
         let signal = with(|terminal| {
             if terminal.len == BUFFER && terminal.whole > 0 {
@@ -401,7 +428,7 @@ fn check_front(signal: u32) -> Result<(), Errno> {
     process::each_of_group(process.group(), |task| {
         signal::send_at_once(For::Process(task), Info::plain(signal));
     });
-    Err(crate::linux::RESTART_IF_ASKED)
+    Err(RESTART_IF_ASKED)
 }
 
 /// Reads what was typed: sleeps until there is something, unless `wait` is not set.
@@ -422,23 +449,17 @@ pub(crate) fn read(to: &mut Transfer<'_>, len: usize, wait: bool) -> Result<usiz
     });
     let timed = !by_line && least == 0;
     let until = timed.then(|| machine::now_ns() + u64::from(tenths) * 100_000_000);
-    loop {
-        look();
-        if let Some(taken) = with(|terminal| terminal.take(&mut bytes[..room])) {
-            return Ok(to.give(&bytes[..taken]));
+    let taken = watch::wait(until, || {
+        watchers().watch();
+        match with(|terminal| terminal.take(&mut bytes[..room])) {
+            None if !wait => Some(Err(EAGAIN)),
+            taken => taken.map(Ok),
         }
-        let now = machine::now_ns();
-        if until.is_some_and(|until| now >= until) {
-            return Ok(0);
-        }
-        if !wait {
-            return Err(EAGAIN);
-        }
-        let next = until.map_or(now + LOOK_NS, |until| until.min(now + LOOK_NS));
-        let waited: Result<(), Ended> = watch::wait(Some(next), || None);
-        if waited == Err(Ended::Interrupted) {
-            return Err(crate::linux::RESTART_IF_ASKED);
-        }
+    });
+    match taken {
+        Ok(taken) => taken.map(|taken| to.give(&bytes[..taken])),
+        Err(Ended::Late) => Ok(0),
+        Err(Ended::Interrupted) => Err(RESTART_IF_ASKED),
     }
 }
 
@@ -448,25 +469,15 @@ pub(crate) fn write(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// What poll says of it.
+/// What poll says of it. The caller is woken when that changes.
 pub(crate) fn poll() -> u32 {
-    look();
+    watchers().watch();
     let out = abi::POLLOUT | abi::POLLWRNORM;
     if !Serial::can_receive() || with(|terminal| terminal.has_something()) {
         out | abi::POLLIN | abi::POLLRDNORM
     } else {
         out
     }
-}
-
-/// When a caller that waits for several things is to look again, since the terminal may be one of
-/// them: before `deadline`, if somebody is at it.
-pub(crate) fn look_again(deadline: Option<u64>) -> Option<u64> {
-    if !Serial::can_receive() {
-        return deadline;
-    }
-    let next = machine::now_ns() + LOOK_NS;
-    Some(deadline.map_or(next, |deadline| deadline.min(next)))
 }
 
 /// A terminal's controls.
@@ -528,7 +539,6 @@ pub(crate) fn ioctl(what: u32, value: u64) -> Result<u64, Errno> {
         ioctl::TIOCSCTTY | ioctl::TIOCNOTTY | ioctl::TCSBRK | ioctl::TCXONC | ioctl::TCSBRKP => {}
         ioctl::TCFLSH => with(|terminal| (terminal.len, terminal.whole, terminal.ends) = (0, 0, 0)),
         ioctl::FIONREAD => {
-            look();
             let len = with(|terminal| terminal.whole);
             uaccess::store_u32(value, u32::try_from(len).map_err(|_| EFAULT)?)?;
         }

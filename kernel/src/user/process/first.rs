@@ -12,6 +12,7 @@ use super::lookup::{all, number, of};
 use super::wait::{Done, Reaped, What, Whom, look_for, reap};
 use super::{Meanwhile, Outcome, Seen, family};
 use crate::arch::serial::say;
+use crate::fs::tty;
 use crate::loader::LoadError;
 use crate::machine::{self, Kernel};
 use crate::sched;
@@ -76,7 +77,7 @@ pub(crate) fn look_at_alarms() {
     }
 }
 
-/// Waits for the first program to end; sends alarms meanwhile.
+/// Waits for the first program to end; sends alarms and looks at the terminal meanwhile.
 fn keep(whom: Whom) -> Result<Reaped, Errno> {
     let me = task::current();
     let watchers = &me.own.process().watchers;
@@ -85,7 +86,7 @@ fn keep(whom: Whom) -> Result<Reaped, Errno> {
         if let Some((task, done)) = family(|| look_for(me, whom, What::ENDED))? {
             return Ok(reap(me, task, done, What::ENDED));
         }
-        let next = ring();
+        let next = ring().into_iter().chain(tty::look()).min();
         sched::park_until(next);
     }
 }

@@ -13,6 +13,7 @@ use super::wait::Done;
 use super::{Meanwhile, Process, Program, Usage, family};
 use crate::fs::numbers::AtExec;
 use crate::fs::path::Node;
+use crate::fs::tty;
 use crate::linux::EAGAIN;
 use crate::machine;
 use crate::task::{self, Task};
@@ -104,6 +105,7 @@ impl Process {
         self.set_folder(Node::root());
         self.set_umask(0o22);
         self.set_group(number, number);
+        tty::set_front(number);
         self.signals.begin();
         self.oom_bias.store(1000, Ordering::Relaxed);
         let console = crate::fs::console()?;

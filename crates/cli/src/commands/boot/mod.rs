@@ -18,11 +18,11 @@ mod qemu;
 mod records;
 
 use crate::args::Boot;
-use core::time::Duration;
 use crate::choice::{era_list, size, spell};
 use crate::error::{Error, usage};
 use crate::out::complain;
 use crate::scratch::Scratch;
+use core::time::Duration;
 use images::Locks;
 use packed::{Besides, Packed, added, pack, read};
 use qemu::{Accel, Booted, CONTENT, Console, Machine, Time};
@@ -144,7 +144,11 @@ pub(crate) fn run(args: &Boot) -> Result<u8, Error> {
         Some(root) => Packed::in_root(root, program)?,
         None => Packed::read(Path::new(program))?,
     };
-    let files = args.add.iter().map(|word| added(word)).collect::<Result<_, _>>()?;
+    let files = args
+        .add
+        .iter()
+        .map(|word| added(word))
+        .collect::<Result<_, _>>()?;
     let besides = Besides {
         root: args.root.as_deref(),
         files,

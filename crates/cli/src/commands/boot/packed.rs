@@ -31,14 +31,17 @@ impl Packed {
         let found = if program.exists() || program.components().count() > 1 {
             None
         } else {
-            program.to_str().and_then(|name| find_program(Path::new(name)))
+            program
+                .to_str()
+                .and_then(|name| find_program(Path::new(name)))
         };
         let file = found.as_deref().unwrap_or(program);
         let bytes = fs::read(file).map_err(|error| cannot(program, &error))?;
         check(&bytes).map_err(|why| cannot(program, &why))?;
         let name = program.file_name().and_then(|name| name.to_str());
         let name = name.filter(|name| line::is_plain(name) && *name != &INIT[1..]);
-        let name = name.ok_or_else(|| cannot(program, &"its name cannot stand in a command line"))?;
+        let name =
+            name.ok_or_else(|| cannot(program, &"its name cannot stand in a command line"))?;
         Ok(Self {
             path: format!("/{name}"),
             bytes: Some(bytes),
@@ -86,14 +89,19 @@ pub(super) fn added(word: &str) -> Result<(String, Vec<u8>, u32), Error> {
         None => (Path::new(word), None),
     };
     let name = file.file_name().and_then(|name| name.to_str());
-    let path = path.or_else(|| name.map(str::to_owned)).filter(|path| !path.is_empty());
+    let path = path
+        .or_else(|| name.map(str::to_owned))
+        .filter(|path| !path.is_empty());
     let path = path.ok_or_else(|| {
         usage(format!(
             "--add {word}: it has no name; give a file, or FILE=/PATH"
         ))
     })?;
-    let bytes = fs::read(file)
-        .map_err(|error| usage(format!("--add {word}: cannot read it: {error}; give a file")))?;
+    let bytes = fs::read(file).map_err(|error| {
+        usage(format!(
+            "--add {word}: cannot read it: {error}; give a file"
+        ))
+    })?;
     let mode = fs::metadata(file).map_or(0o644, |it| it.permissions().mode());
     Ok((path, bytes, mode & 0o7777))
 }
@@ -114,9 +122,8 @@ pub(super) fn pack(
     init: Option<&[u8]>,
     besides: &Besides<'_>,
 ) -> Result<Vec<u8>, Error> {
-    let too_long = |_: TooLong| {
-        usage("boot: a file of 4 GiB does not fit into an initramfs; give less")
-    };
+    let too_long =
+        |_: TooLong| usage("boot: a file of 4 GiB does not fit into an initramfs; give less");
     let mut cpio = Cpio::default();
     if let Some(root) = besides.root {
         folder(&mut cpio, root, "")?;
@@ -138,9 +145,10 @@ pub(super) fn pack(
 }
 
 fn add_init(cpio: &mut Cpio, init: &[u8]) -> Result<(), TooLong> {
-    for folder in ["dev", "proc", "sys", "tmp"] {
+    for folder in ["dev", "proc", "sys"] {
         cpio.folder(folder)?;
     }
+    cpio.folder_of_mode("tmp", 0o1777)?;
     cpio.device("dev/console", 5, 1)?;
     cpio.device("dev/null", 1, 3)?;
     cpio.device("dev/ttyS0", 4, 64)?;
