@@ -125,6 +125,8 @@ pub(crate) const EEXIST: Errno = Errno(17);
 pub(crate) const EBUSY: Errno = Errno(16);
 /// Two file systems.
 pub(crate) const EXDEV: Errno = Errno(18);
+/// It runs, or is written.
+pub(crate) const ETXTBSY: Errno = Errno(26);
 /// No room on the device.
 pub(crate) const ENOSPC: Errno = Errno(28);
 /// Nobody reads.

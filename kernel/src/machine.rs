@@ -107,6 +107,11 @@ pub(crate) fn real_ns() -> u64 {
     BOOTED.get().copied().unwrap_or(0) + now_ns()
 }
 
+/// What the machine's clock shows at that time of the real-time clock; 0 before it began.
+pub(crate) fn of_real_ns(ns: u64) -> u64 {
+    ns.saturating_sub(BOOTED.get().copied().unwrap_or(0))
+}
+
 /// Says when the clock was 0, in nanoseconds since 1970. Called once, at boot.
 pub(crate) fn set_date(ns: u64) {
     BOOTED.set(ns);

@@ -137,6 +137,108 @@ const TABLE: &[Call] = &[
         &[Arg::Path, Arg::Bits(&[1, 2, 0o200_000]), Arg::Any],
     ),
     row(nr::CLOSE, 4, &[Arg::File]),
+    // Names and what they lead to, as far as nothing is made that outlasts the process.
+    row(4, 1, &[Arg::Path, Arg::Addr]),
+    row(6, 1, &[Arg::Path, Arg::Addr]),
+    row(5, 1, &[Arg::File, Arg::Addr]),
+    row(
+        332,
+        1,
+        &[
+            Arg::File,
+            Arg::Path,
+            Arg::Bits(&[0x100, 0x1000]),
+            Arg::Any,
+            Arg::Addr,
+        ],
+    ),
+    row(79, 1, &[Arg::Addr, Arg::Len]),
+    row(80, 1, &[Arg::Path]),
+    row(89, 1, &[Arg::Path, Arg::Addr, Arg::Len]),
+    row(217, 2, &[Arg::File, Arg::Addr, Arg::Len]),
+    row(21, 1, &[Arg::Path, Arg::Small]),
+    // Pipes, and several files at once.
+    row(22, 2, &[Arg::Addr]),
+    row(293, 1, &[Arg::Addr, Arg::Bits(&[0o4000, 0o2_000_000])]),
+    row(33, 2, &[Arg::File, Arg::File]),
+    row(
+        72,
+        2,
+        &[Arg::File, Arg::One(&[0, 1, 2, 3, 4, 1030, 5]), Arg::Small],
+    ),
+    row(19, 2, &[Arg::File, Arg::Addr, Arg::Small]),
+    row(20, 2, &[Arg::File, Arg::Addr, Arg::Small]),
+    row(40, 2, &[Arg::File, Arg::File, Arg::Addr, Arg::Len]),
+    row(
+        16,
+        1,
+        &[
+            Arg::File,
+            Arg::One(&[0x5401, 0x5413, 0x541b, 0x540f]),
+            Arg::Addr,
+        ],
+    ),
+    row(7, 1, &[Arg::Addr, Arg::Small, Arg::One(&[0, 1, 5])]),
+    row(
+        23,
+        1,
+        &[Arg::Small, Arg::Addr, Arg::Addr, Arg::Addr, Arg::Addr],
+    ),
+    row(
+        436,
+        1,
+        &[
+            Arg::One(&[3, 8, 30]),
+            Arg::One(&[10, 40, 2000]),
+            Arg::One(&[0, 4]),
+        ],
+    ),
+    // Signals, but none to others.
+    row(
+        13,
+        2,
+        &[
+            Arg::One(&[2, 10, 11, 14, 17, 34, 9, 65]),
+            Arg::Addr,
+            Arg::Addr,
+            Arg::Only(&[8]),
+        ],
+    ),
+    row(
+        14,
+        2,
+        &[
+            Arg::One(&[0, 1, 2, 3]),
+            Arg::Addr,
+            Arg::Addr,
+            Arg::Only(&[8]),
+        ],
+    ),
+    row(15, 1, &[]),
+    row(127, 1, &[Arg::Addr, Arg::Small]),
+    row(128, 1, &[Arg::Addr, Arg::Addr, Arg::Time, Arg::Only(&[8])]),
+    row(131, 1, &[Arg::Addr, Arg::Addr]),
+    row(37, 1, &[Arg::One(&[0, 1])]),
+    row(38, 1, &[Arg::One(&[0, 0, 1]), Arg::Addr, Arg::Addr]),
+    // Processes.
+    row(59, 1, &[Arg::Path, Arg::Addr, Arg::Addr]),
+    row(
+        247,
+        1,
+        &[
+            Arg::Small,
+            PIDS,
+            Arg::Addr,
+            Arg::Bits(&[1, 2, 4, 8]),
+            Arg::Addr,
+        ],
+    ),
+    row(435, 1, &[Arg::Addr, Arg::One(&[64, 88, 96])]),
+    row(109, 1, &[Arg::Only(&[0]), Arg::Small]),
+    row(112, 1, &[]),
+    row(157, 1, &[Arg::One(&[3, 4, 15, 16]), Arg::Addr]),
+    row(318, 1, &[Arg::Addr, Arg::Len, Arg::Small]),
+    row(99, 1, &[Arg::Addr]),
     row(8, 3, &[Arg::File, Arg::Len, Arg::One(&[0, 1, 2, 3])]),
     row(
         9,
@@ -319,8 +421,10 @@ fn main(args: Args) -> i32 {
     let mut name = [0_u8; 512];
     let at = (&raw mut name).expose_provenance() as u64;
     // SAFETY: (1) the buffer has room for what `uname` stores.
-    let known = unsafe { Raw::call(nr::UNAME, [at, 0, 0, 0, 0, 0]) };
-    if known == 0 {
+    unsafe { Raw::call(nr::UNAME, [at, 0, 0, 0, 0, 0]) };
+    // SAFETY: (1) it lives, and is read once the kernel has stored it.
+    let name = unsafe { (&raw const name).read_volatile() };
+    if !name.windows(6).any(|part| part == b"minflt") {
         LINUX.store(1);
         let limit = [LINUX_BYTES; 2];
         let at = (&raw const limit).expose_provenance() as u64;
@@ -640,7 +744,7 @@ fn unknown(random: &mut Random) -> u64 {
         return number;
     }
     // What Linux has, and the kernel not.
-    random.of(&[number, 4, 5, 13, 33, 59, 62, 63, 169, 334, 435])
+    random.of(&[number, 41, 101, 103, 169, 213, 284, 323, 334, 425])
 }
 
 /// Whether a call of Linux stays within the process; a few are made so.

@@ -376,6 +376,9 @@ pub(super) fn truncate(
     let Content::File(file) = content else {
         return Err(EINVAL);
     };
+    if let Some(inode) = &inode {
+        inode.check_not_run()?;
+    }
     let _written = inode.as_ref().map(|inode| inode.writing().lock());
     file.truncate(bytes)?;
     if let Some(inode) = &inode {

@@ -225,6 +225,9 @@ pub(super) fn futex(
             }
             let deadline = match time {
                 0 => None,
+                at if absolute && op & BY_REALTIME != 0 => {
+                    Some(machine::of_real_ns(time::read(at)?))
+                }
                 at if absolute => Some(time::read(at)?),
                 at => Some(machine::now_ns().saturating_add(time::read(at)?)),
             };

@@ -7,6 +7,7 @@ use minflt_sync::{Atomic, Ordering, SpinLock};
 
 use super::pipe::Pipe;
 use crate::arch::paging::PAGE;
+use crate::linux::ETXTBSY;
 use crate::machine::{self, Kernel};
 use crate::pool::{Pool, Pooled, Ref};
 use crate::user::creds::Creds;
@@ -81,6 +82,25 @@ pub(crate) struct Inode {
     content: SpinLock<Content, WaitLock, Kernel>,
     /// Who writes it. Linux: `i_rwsem`.
     writing: Mutex,
+    /// Those that have it open to be written, and processes that run it: there are not both. Linux:
+    /// `i_writecount`.
+    uses: SpinLock<Uses, WaitLock, Kernel>,
+}
+
+/// What a file is used for that excludes something else.
+#[derive(Debug, Default)]
+struct Uses {
+    writers: u32,
+    programs: u32,
+}
+
+/// A use that excludes others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It is open to be written.
+    Written,
+    /// It runs.
+    Runs,
 }
 
 /// Rights to a file, as its mode has them for one class of users.
@@ -113,6 +133,7 @@ impl Pooled for Inode {
             times: core::array::from_fn(|_| Atomic::new(0)),
             content: SpinLock::new(Content::Nothing),
             writing: Mutex::new(),
+            uses: SpinLock::new(Uses::default()),
         }
     }
 
@@ -150,6 +171,36 @@ impl Inode {
     /// Who writes it, or changes its size.
     pub(crate) const fn writing(&self) -> &Mutex {
         &self.writing
+    }
+
+    /// Begins to use it.
+    ///
+    /// # Errors
+    /// `ETXTBSY` where it runs and is to be written, or the other way round.
+    pub(crate) fn begin(&self, used: Use) -> Result<(), Errno> {
+        let mut uses = self.uses.lock();
+        let (mine, others) = uses.both(used);
+        if *others > 0 {
+            return Err(ETXTBSY);
+        }
+        *mine += 1;
+        Ok(())
+    }
+
+    /// Ends such a use.
+    pub(crate) fn end(&self, used: Use) {
+        *self.uses.lock().both(used).0 -= 1;
+    }
+
+    /// Whether it may be made shorter now.
+    ///
+    /// # Errors
+    /// `ETXTBSY` where it runs.
+    pub(crate) fn check_not_run(&self) -> Result<(), Errno> {
+        match self.uses.lock().programs {
+            0 => Ok(()),
+            _ => Err(ETXTBSY),
+        }
     }
 
     /// What is in it.
@@ -284,6 +335,16 @@ impl Inode {
             Ok(())
         } else {
             Err(Errno::EACCES)
+        }
+    }
+}
+
+impl Uses {
+    /// The count of this use, and of what excludes it.
+    const fn both(&mut self, used: Use) -> (&mut u32, &mut u32) {
+        match used {
+            Use::Written => (&mut self.writers, &mut self.programs),
+            Use::Runs => (&mut self.programs, &mut self.writers),
         }
     }
 }

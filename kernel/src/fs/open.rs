@@ -8,7 +8,7 @@ use minflt_sync::order::WaitLock;
 use minflt_sync::{Atomic, Ordering, SpinLock};
 
 use super::device::{self, Device};
-use super::inode::{Content, Inode, Time};
+use super::inode::{Content, Inode, Time, Use};
 use super::path::Node;
 use super::pipe::{Pipe, Side};
 use super::transfer::Transfer;
@@ -94,6 +94,11 @@ impl Pooled for Open {
         let kind = core::mem::replace(&mut what.kind, Kind::Place);
         let node = what.node.take();
         drop(what);
+        if let (Kind::File(_), Some(Node::Tree(dentry))) = (&kind, &node)
+            && self.check_writable().is_ok()
+        {
+            dentry.inode().end(Use::Written);
+        }
         if let Kind::Pipe(pipe, side) = &kind {
             pipe.close(*side);
         }
@@ -163,7 +168,18 @@ impl Open {
         {
             return Err(ENXIO);
         }
-        let open = Self::make(kind, Some(node), flags)?;
+        let written = match (&kind, &node) {
+            (Kind::File(_), Node::Tree(dentry)) if side.writes => Some(dentry.inode()),
+            _ => None,
+        };
+        if let Some(inode) = &written {
+            inode.begin(Use::Written)?;
+        }
+        let open = Self::make(kind, Some(node), flags).inspect_err(|_| {
+            if let Some(inode) = &written {
+                inode.end(Use::Written);
+            }
+        })?;
         if let Some(pipe) = pipe
             && waits
         {

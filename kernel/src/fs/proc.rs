@@ -20,6 +20,7 @@ use crate::pool::Ref;
 use crate::shared::Once;
 use crate::task::{self, Task};
 use crate::user::creds::Creds;
+use crate::user::exec::Running;
 use crate::user::process;
 use text::Text;
 
@@ -236,7 +237,7 @@ fn folder(entry: Entry) -> Result<Leads, Errno> {
 
 fn program(entry: Entry) -> Result<Leads, Errno> {
     let process = entry.task()?.own.process();
-    let file = process.with_program(|program| program.file.as_ref().map(Node::share));
+    let file = process.with_program(|program| program.file.as_ref().map(Running::node));
     Ok(Leads::To(file.ok_or(ENOENT)?))
 }
 

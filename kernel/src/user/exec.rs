@@ -9,7 +9,7 @@ use minflt_mm::{Errno, FileHandle, Mm, MmHandle};
 use super::creds::Creds;
 use super::process::{self, Process, Program};
 use crate::arch::fpu;
-use crate::fs::inode::{Content, right};
+use crate::fs::inode::{Content, Use, right};
 use crate::fs::path::{self, Buffer, Last, Node, Path};
 use crate::linux::ELOOP;
 use crate::loader::{self, LoadError};
@@ -31,6 +31,34 @@ pub(crate) struct Image {
 
 /// Bytes of a script's first line that count. Linux: `BINPRM_BUF_SIZE`.
 const FIRST_LINE: usize = 256;
+
+/// A file that runs: nobody writes it meanwhile.
+#[derive(Debug)]
+pub(crate) struct Running(Node);
+
+impl Running {
+    /// The file at `node`.
+    ///
+    /// # Errors
+    /// `ETXTBSY` if it is open to be written.
+    pub(crate) fn new(node: Node) -> Result<Self, Errno> {
+        node.inode()?.begin(Use::Runs)?;
+        Ok(Self(node))
+    }
+
+    /// Where it is.
+    pub(crate) fn node(&self) -> Node {
+        self.0.share()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Ok(inode) = self.0.inode() {
+            inode.end(Use::Runs);
+        }
+    }
+}
 
 /// The file at `node`, if the user may execute it.
 fn file_of(node: &Node, creds: Creds) -> Result<FileHandle<'static, Kernel>, Errno> {
@@ -58,6 +86,7 @@ pub(crate) fn first(space: &Space<'_>, args: &Args) -> Result<(u64, u64), LoadEr
     let mut path = Path::of(args.path().as_bytes()).map_err(LoadError::Memory)?;
     let node = find(process, &mut path).map_err(LoadError::Missing)?;
     let file = file_of(&node, process.creds()).map_err(LoadError::Missing)?;
+    let running = Running::new(node).map_err(LoadError::Missing)?;
     let mut buffer = Buffer::new()?;
     let len = file.read_bytes_at(0, buffer.bytes())?;
     let loaded = loader::load(space.mm(), &file, &buffer.bytes()[..len])?;
@@ -73,7 +102,7 @@ pub(crate) fn first(space: &Space<'_>, args: &Args) -> Result<(u64, u64), LoadEr
     )?;
     me.own.set_name(last_name(path));
     process.with_program(|program| {
-        program.file = Some(node);
+        program.file = Some(running);
         program.arguments = built.arguments;
         program.environment = built.environment;
     });
@@ -166,6 +195,7 @@ pub(crate) fn execute(
             }
         }
     };
+    let running = Running::new(node)?;
     let old = space.mm();
     let mm = space.system_for_ever().new_mm()?;
     mm.set_limit_stack(old.limit_stack());
@@ -198,7 +228,7 @@ pub(crate) fn execute(
         process,
         Program {
             mm: Some(mm.share()),
-            file: Some(node),
+            file: Some(running),
             arguments: built.arguments,
             environment: built.environment,
         },

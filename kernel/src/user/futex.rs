@@ -39,7 +39,7 @@ use minflt_sync::{Atomic, Ordering, SpinLock};
 
 use super::process;
 use crate::arch::uaccess;
-use crate::linux::{EAGAIN, EINTR, ETIMEDOUT};
+use crate::linux::{EAGAIN, ETIMEDOUT, RESTART_IF_ASKED, RESTART_IF_QUIET};
 use crate::machine::{self, Kernel};
 use crate::sched;
 use crate::shared::Once;
@@ -202,14 +202,14 @@ impl Bucket {
 /// Sleeps until woken, if the word is `value`; until `deadline`, by the machine's clock, at most.
 ///
 /// # Errors
-/// `EAGAIN`: the word is another one. `ETIMEDOUT`. `EFAULT`: it cannot be read. `EINTR`: the
-/// process ends.
+/// `EAGAIN`: the word is another one. `ETIMEDOUT`. `EFAULT`: it cannot be read. That a signal has
+/// ended the wait.
 pub(crate) fn wait(key: Key, value: u32, bits: u32, deadline: Option<u64>) -> Result<(), Errno> {
     let me = task::current();
     let waiter = me.own.waiter();
     loop {
-        if process::of(me).is_dying() {
-            return Err(EINTR);
+        if super::is_interrupted() {
+            return Err(cut(deadline));
         }
         let mut held = bucket(key.bucket()).lock();
         if let Ok(found) = uaccess::load_u32_if_there(key.addr) {
@@ -229,16 +229,25 @@ pub(crate) fn wait(key: Key, value: u32, bits: u32, deadline: Option<u64>) -> Re
             return Ok(());
         }
         let late = deadline.is_some_and(|deadline| machine::now_ns() >= deadline);
-        let dying = process::of(me).is_dying();
-        if late || dying {
+        let interrupted = super::is_interrupted();
+        if late || interrupted {
             let still = leave_queue(me);
-            return match (still, dying) {
+            return match (still, interrupted) {
                 (false, _) => Ok(()),
-                (true, true) => Err(EINTR),
+                (true, true) => Err(cut(deadline)),
                 (true, false) => Err(ETIMEDOUT),
             };
         }
         super::park_until(deadline);
+    }
+}
+
+/// How a wait begins again that a signal has ended: one with a time-out not after a handler, as on
+/// Linux. A relative time-out begins again with it, where no handler ran.
+const fn cut(deadline: Option<u64>) -> Errno {
+    match deadline {
+        None => RESTART_IF_ASKED,
+        Some(_) => RESTART_IF_QUIET,
     }
 }
 

@@ -20,6 +20,7 @@ use minflt_sync::{Atomic, Ordering, SpinLock};
 
 use super::creds::Creds;
 use super::ending::Ending;
+use super::exec::Running;
 use super::signal::{self, For};
 use crate::fs::numbers::Numbers;
 use crate::fs::path::Node;
@@ -166,7 +167,7 @@ pub(crate) struct Program {
     /// Its address space; none when it has ended.
     pub(crate) mm: Option<MmHandle<'static, Kernel>>,
     /// The file that it came from.
-    pub(crate) file: Option<Node>,
+    pub(crate) file: Option<Running>,
     /// Where its arguments and its environment are.
     pub(crate) arguments: [u64; 2],
     /// The same of its environment.

@@ -66,7 +66,7 @@ pub(crate) fn skipped(why: &str) {
     writeln!(std::io::stdout(), "skipped: {why}").expect("a terminal");
 }
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     let cli = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = cli.parent().and_then(Path::parent);
     root.expect("crates/cli lies in the repository")

@@ -1,6 +1,6 @@
 //! `minflt boot`: the guest's smoke program on the minflt kernel, and on a Linux where
-//! `MINFLT_LINUX` names one; its calls, and its storm, in every era. Skipped, with the reason,
-//! without QEMU or the kernel's target.
+//! `MINFLT_LINUX` names one; its calls, and its storm, in every era; programs of others. Skipped,
+//! with the reason, without QEMU or the kernel's target.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::expect_used,
@@ -10,6 +10,7 @@
 
 mod guest;
 mod storm;
+mod unmodified;
 
 use guest::{boot, event, programs, skipped, text};
 use std::env;
@@ -23,6 +24,7 @@ fn programs_run_on_the_kernel_and_on_linux() {
     storm::all(&programs.join("storm"));
     threads_in_arenas_of_their_own_do_not_interrupt_each_other(&programs.join("bench"));
     calls_are_as_on_linux(&programs.join("calls"));
+    unmodified::all();
     let smoke = programs.join("smoke");
     on(&smoke, "minflt");
     the_kernel_says_what_it_is(&smoke);

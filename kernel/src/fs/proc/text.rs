@@ -11,6 +11,7 @@ use crate::arch::paging::PAGE;
 use crate::linux::{EIO, ESRCH, NODE, RELEASE};
 use crate::machine::{self, Kernel};
 use crate::task::{self, State, Task};
+use crate::user::exec::Running;
 use crate::user::process::{self, Process};
 
 /// A text that grows.
@@ -338,7 +339,7 @@ struct Named {
 
 impl Named {
     fn of(process: &Process) -> Self {
-        let node = process.with_program(|program| program.file.as_ref().map(Node::share));
+        let node = process.with_program(|program| program.file.as_ref().map(Running::node));
         let number = node
             .as_ref()
             .and_then(|node| match node.inode().ok()?.content() {

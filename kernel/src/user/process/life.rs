@@ -6,6 +6,7 @@ use minflt_sync::Ordering;
 
 use super::super::creds::Creds;
 use super::super::ending::Ending;
+use super::super::exec::Running;
 use super::super::signal::{self, For, Info};
 use super::super::{Birth, make, park_until};
 use super::lookup::{child_info, is_of, leader, number, of};
@@ -84,9 +85,12 @@ impl Process {
         let (folder, umask) = (parent.folder(), parent.umask());
         self.set_folder(folder);
         self.set_umask(umask);
+        let file = parent.with_program(|it| it.file.as_ref().map(Running::node));
+        // It runs, so it is not open to be written.
+        let file = file.and_then(|node| Running::new(node).ok());
         let program = parent.with_program(|it| Program {
             mm: None,
-            file: it.file.as_ref().map(Node::share),
+            file,
             arguments: it.arguments,
             environment: it.environment,
         });

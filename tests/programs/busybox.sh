@@ -58,7 +58,6 @@ x=$(echo nested $(echo deeper $(echo still))); echo "$x"
 f() { local a=$1; [ $a -gt 0 ] && { f $((a - 1)); echo -n "$a "; }; return 0; }; f 10; echo
 kill -0 $$ && echo "alive"
 kill -0 99999 2>/dev/null || echo "nobody"
-nice -n 0 true; echo "nice $?"
 echo 'echo script $0 $1 $#' > s.sh; sh s.sh a b
 printf '#!/busybox sh\necho "interpreted $1 $2"\n' > i.sh; chmod +x i.sh; ./i.sh x y
 chmod -x i.sh; ./i.sh 2>/dev/null; echo "not executable $?"
