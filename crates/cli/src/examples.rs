@@ -61,6 +61,7 @@ pub(crate) const EXAMPLES: &[(&str, &[Example])] = &[
         "boot",
         &[
             ("minflt boot -- ./hello world", "on the minflt kernel"),
+            ("minflt boot -- busybox sh", "a shell, at a terminal"),
             (
                 "minflt boot --era linux-6.15 --cpus 2 -- ./hello world",
                 "in one of its eras",

@@ -137,10 +137,6 @@ impl Scratch {
     ///
     /// # Errors
     /// It cannot be started.
-    #[expect(
-        clippy::unused_self,
-        reason = "the folder for what is written is the waiting program's"
-    )]
     pub(crate) fn run(
         &self,
         command: &mut Command,
@@ -150,6 +146,13 @@ impl Scratch {
     }
 
     /// The same with the input that the command says.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    #[expect(
+        clippy::unused_self,
+        reason = "the folder for what is written is the waiting program's"
+    )]
     pub(crate) fn run_with_input(
         &self,
         command: &mut Command,

@@ -61,6 +61,21 @@ pub(crate) const ROWS: &[Row] = &[
     )
     .given(&[("a", DYNAMIC)]),
     boot(
+        "boot with a file that is not there",
+        "minflt boot --add nope -- ./a",
+        &["--add nope: cannot read it", "give a file"],
+    ),
+    boot(
+        "boot with a file without a name",
+        "minflt boot --add .. -- ./a",
+        &["--add ..: it has no name", "FILE=/PATH"],
+    ),
+    boot(
+        "boot of a root that is not there",
+        "minflt boot --root nope -- sh",
+        &["nope has no program sh", "name a file below it"],
+    ),
+    boot(
         "boot with an argument that no command line holds",
         "minflt boot -- ./a 'x\"y'",
         &["cannot stand in a kernel's command line", "printable ASCII"],

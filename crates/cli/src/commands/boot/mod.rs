@@ -123,15 +123,7 @@ pub(crate) fn run(args: &Boot) -> Result<u8, Error> {
         Some(name) => Some(one_era(name)?),
         None => None,
     };
-    let locks = match args.checks {
-        true if kernel != Kernel::Minflt => {
-            return Err(usage(
-                "--checks: only the minflt kernel that is built now has them; use --kernel minflt",
-            ));
-        }
-        true => Locks::Checked,
-        false => Locks::Unchecked,
-    };
+    let locks = locks(args, &kernel)?;
     let (program, arguments) = match args.program.split_first() {
         Some((program, arguments)) => (program.as_str(), arguments),
         None => {
@@ -184,6 +176,17 @@ pub(crate) fn run(args: &Boot) -> Result<u8, Error> {
     };
     let booted = qemu::boot(&scratch, &boot, console)?;
     report(args, &packed.path, &booted)
+}
+
+/// Whether the kernel is to check the order of locks.
+fn locks(args: &Boot, kernel: &Kernel) -> Result<Locks, Error> {
+    match args.checks {
+        true if *kernel != Kernel::Minflt => Err(usage(
+            "--checks: only the minflt kernel that is built now has them; use --kernel minflt",
+        )),
+        true => Ok(Locks::Checked),
+        false => Ok(Locks::Unchecked),
+    }
 }
 
 /// The image of a kernel; this repository's is built now, and kept apart from later builds.
