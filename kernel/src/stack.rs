@@ -20,9 +20,10 @@ use crate::arch::paging::{PAGE, USER_END};
 use crate::arch::uaccess;
 use crate::fs::device;
 use crate::fs::path::Buffer;
-use crate::linux::{E2BIG, EFAULT};
+use crate::linux::{E2BIG, EFAULT, EINTR};
 use crate::loader::{Loaded, SEGMENT};
 use crate::machine::Kernel;
+use crate::user;
 use crate::user::creds::Creds;
 
 /// Bytes of stack a program gets. Linux: `_STK_LIM`.
@@ -269,10 +270,12 @@ pub(crate) fn build(
     let environment_end = at;
     for index in (0..variables).rev() {
         at = environment.put(index, &mut stack, at)?;
+        check_goes_on()?;
     }
     let arguments_end = at;
     for index in (0..count).rev() {
         at = arguments.put(index, &mut stack, at)?;
+        check_goes_on()?;
     }
     let strings = at;
     let mut random = [0; 16];
@@ -296,6 +299,7 @@ pub(crate) fn build(
         for _ in 0..of {
             words.push(at)?;
             at = string_end(mm, at)?;
+            check_goes_on()?;
         }
         words.push(0)?;
     }
@@ -335,6 +339,15 @@ fn pairs(path: u64, random: u64, loaded: Loaded, creds: Creds) -> [(u32, u64); 1
         (AT_EXECFN, path),
         (AT_NULL, 0),
     ]
+}
+
+/// Others get their turn between two of many arguments; an error if the process ends.
+fn check_goes_on() -> Result<(), Errno> {
+    if user::may_go_on() {
+        Ok(())
+    } else {
+        Err(EINTR)
+    }
 }
 
 /// Where the string at `at` ends, behind its zero.

@@ -140,6 +140,7 @@ say proc
 readlink /proc/self/exe; cat /proc/self/comm; tr '\0' ' ' < /proc/self/cmdline; echo
 grep -c . /proc/self/maps > /dev/null && echo "maps"; grep -q stack /proc/self/maps || true
 grep -q '^Name:' /proc/self/status && echo status; cat /proc/sys/kernel/ostype
+echo again | cat /proc/self/fd/0; sh -c 'echo error > /proc/self/fd/2' 2>&1 | cat
 [ "$(readlink /proc/self/fd/1)" ] && echo "fd"; cat /proc/self/environ | tr '\0' '\n' | grep LC_ALL
 ls /proc/$$/fd | head -1; [ -d /proc/$$ ] && echo "mine"; [ -d /proc/99999 ] || echo "none"
 cat /sys/devices/system/cpu/online > /dev/null && echo cpus

@@ -246,6 +246,31 @@ static void on_child(int number) { (void)number; }
 static void processes(void) {
     int fd[2], status;
     char byte;
+    /* Held back, and waited for, though nothing is done about it. */
+    sigset_t set, before;
+    siginfo_t info;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &set, &before);
+    fflush(stdout);
+    pid_t first = fork();
+    if (first == 0)
+        _exit(3);
+    CHECK(sigwaitinfo(&set, &info) == SIGCHLD);
+    CHECK(info.si_pid == first && info.si_code == CLD_EXITED && info.si_status == 3);
+    CHECK(waitpid(first, &status, 0) == first && WEXITSTATUS(status) == 3);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    /* Stopped and told to go on, over and over: it never stays stopped. */
+    pid_t stops = fork();
+    if (stops == 0)
+        for (;;)
+            pause();
+    for (int i = 0; i < 200; i++) {
+        kill(stops, SIGTSTP);
+        kill(stops, SIGCONT);
+    }
+    kill(stops, SIGTERM);
+    CHECK(waitpid(stops, &status, 0) == stops && WTERMSIG(status) == SIGTERM);
     signal(SIGCHLD, on_child);
     CHECK(pipe(fd) == 0);
     fflush(stdout);

@@ -16,7 +16,7 @@ use std::fs;
 use std::path::Path;
 
 /// Examples that no test runs, and why; that clap takes them is tested beside the table.
-const NOT_RUN: [(&str, &str); 13] = [
+const NOT_RUN: [(&str, &str); 14] = [
     ("minflt reproduce", "takes minutes"),
     ("minflt reproduce 2012 2022 --tables", "takes minutes"),
     ("minflt reproduce --budget 60s", "takes a minute"),
@@ -27,6 +27,10 @@ const NOT_RUN: [(&str, &str); 13] = [
     (
         "minflt boot -- ./hello world",
         "needs QEMU and a program; `boot.rs` boots",
+    ),
+    (
+        "minflt boot -- busybox sh",
+        "needs QEMU and busybox; `boot.rs` boots",
     ),
     (
         "minflt boot --era linux-6.15 --cpus 2 -- ./hello world",

@@ -99,7 +99,8 @@ const MAGIC: [u32; 2] = [0x4650_5853, 0x4650_5845];
 const HEADER: usize = 512;
 /// Where the register of SSE's exceptions is, and which of its bits there are.
 const MXCSR: usize = 24;
-/// Those that all CPUs have.
+/// Where FXSAVE says which of those there are, and those that all CPUs have.
+const MXCSR_MASK: usize = 28;
 const MXCSR_BITS: u32 = 0xffbf;
 
 impl FpuBytes {
@@ -152,11 +153,19 @@ pub(crate) fn bytes_of_running() -> FpuBytes {
     bytes
 }
 
+/// The bits of MXCSR that the CPU has.
+fn mxcsr_bits() -> u32 {
+    match bytes_of_running().word(MXCSR_MASK) {
+        0 => MXCSR_BITS,
+        bits => bits,
+    }
+}
+
 /// Sets the registers of the running task's program to what it says, as far as that means
 /// something: the CPU refuses the rest.
 pub(crate) fn set_running(bytes: &FpuBytes) {
     let mut clean = bytes.clone();
-    clean.set_word(MXCSR, bytes.word(MXCSR) & MXCSR_BITS);
+    clean.set_word(MXCSR, bytes.word(MXCSR) & mxcsr_bits());
     if has_xsave() {
         let is_whole = bytes.word(MARK) == MAGIC[0] && bytes.word(BYTES) == MAGIC[1];
         // Else what FXSAVE has.

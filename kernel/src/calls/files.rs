@@ -112,7 +112,16 @@ fn each_part(
 pub(super) fn readv(files: &Numbers, fd: u64, vector: u64, parts: u64) -> Result<u64, Errno> {
     let open = files.get(fd)?;
     open.check_readable()?;
-    each_part(vector, parts, |addr, len, _| {
+    each_part(vector, parts, |addr, len, done| {
+        // What is there is enough.
+        let waits = match open.kind() {
+            Kind::Pipe(pipe, _) => pipe.len() == 0,
+            Kind::Device(Device::Terminal) => true,
+            _ => false,
+        };
+        if done > 0 && waits {
+            return Ok(0);
+        }
         read_at(&open, addr, len, None)
     })
 }

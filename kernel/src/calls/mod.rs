@@ -163,8 +163,8 @@ pub(crate) fn call(caller: &Caller<'_, '_>, number: u64, args: [u64; 6]) -> Repl
         abi::__NR_getppid => threads::getppid(),
         abi::__NR_getpgrp => processes::getpgid(caller, 0),
         abi::__NR_setsid => processes::setsid(caller),
-        abi::__NR_setreuid => processes::set_ids(caller, Id::User, [a, b, KEPT]),
-        abi::__NR_setregid => processes::set_ids(caller, Id::Group, [a, b, KEPT]),
+        abi::__NR_setreuid => processes::set_both(caller, Id::User, a, b),
+        abi::__NR_setregid => processes::set_both(caller, Id::Group, a, b),
         abi::__NR_getgroups => processes::getgroups(a, b),
         abi::__NR_setgroups => processes::setgroups(caller, a),
         abi::__NR_setresuid => processes::set_ids(caller, Id::User, [a, b, c]),
@@ -249,9 +249,6 @@ pub(crate) fn call(caller: &Caller<'_, '_>, number: u64, args: [u64; 6]) -> Repl
         }
     })
 }
-
-/// An id that is to stay what it is.
-const KEPT: u64 = u32::MAX as u64;
 
 fn execute(image: Result<Image, Errno>) -> Reply {
     match image {

@@ -135,6 +135,18 @@ pub(super) fn openat(
             node
         }
     };
+    let at_exec = if flags & abi::O_CLOEXEC != 0 {
+        AtExec::Closed
+    } else {
+        AtExec::Kept
+    };
+    if let Node::Proc(entry) = &node
+        && flags & abi::O_PATH == 0
+        && last == Last::Followed
+        && let Some(open) = entry.open_file(flags)?
+    {
+        return caller.process.files().add(open, 0, at_exec);
+    }
     if flags & abi::O_PATH == 0 && node.kind() == abi::S_IFLNK {
         return Err(ELOOP);
     }
@@ -144,7 +156,7 @@ pub(super) fn openat(
     if !made && flags & abi::O_PATH == 0 {
         check_open(&node, flags, creds)?;
     }
-    let open = open_node(&node, flags)?;
+    let open = Open::node(node, flags)?;
     if flags & abi::O_TRUNC != 0
         && !made
         && flags & abi::O_PATH == 0
@@ -152,23 +164,7 @@ pub(super) fn openat(
     {
         files::truncate(&Content::File(file), open.inode(), 0)?;
     }
-    let at_exec = if flags & abi::O_CLOEXEC != 0 {
-        AtExec::Closed
-    } else {
-        AtExec::Kept
-    };
     caller.process.files().add(open, 0, at_exec)
-}
-
-/// Opens what a path leads to; of a process's open files without a name, the same once more.
-fn open_node(node: &Node, flags: u32) -> Result<Ref<Open>, Errno> {
-    if let Node::Proc(entry) = node
-        && flags & abi::O_PATH == 0
-        && let Some(open) = entry.open_file()?
-    {
-        return Ok(open);
-    }
-    Open::node(node.share(), flags)
 }
 
 fn look_again(found: &Found) -> Result<Node, Errno> {
@@ -406,7 +402,12 @@ pub(super) fn renameat(
     if let Some(Node::Tree(target)) = &new.node {
         check_sticky(to, target, creds)?;
     }
-    tree::rename((from, old_name.bytes()), (to, new_name), replace)?;
+    let target = match &new.node {
+        Some(Node::Tree(target)) => Some(target),
+        _ => None,
+    };
+    let moved = (moved, target);
+    tree::rename((from, old_name.bytes()), (to, new_name), moved, replace)?;
     Ok(0)
 }
 

@@ -8,7 +8,7 @@ use super::threads::store_usage;
 use super::{Caller, paths};
 use crate::arch::uaccess;
 use crate::fs::path::Path;
-use crate::linux::{self, EFAULT, EINVAL, ESRCH};
+use crate::linux::{self, EFAULT, EINVAL, ENOSYS, ESRCH};
 use crate::machine;
 use crate::task;
 use crate::user::creds::Creds;
@@ -24,8 +24,9 @@ pub(super) fn execve(
     environment: u64,
     flags: u64,
 ) -> Result<Image, Errno> {
+    // C libraries do without, by way of /proc/self/fd.
     if flags != 0 {
-        return Err(EINVAL);
+        return Err(ENOSYS);
     }
     let mut path = Path::read(path)?;
     let start = paths::start_of(caller, fd, &mut path)?;
@@ -225,6 +226,25 @@ pub(super) fn set_ids(caller: &Caller<'_, '_>, id: Id, given: [u64; 3]) -> Resul
         *next = given;
     }
     id.set(&mut creds, next);
+    caller.process.set_creds(creds);
+    Ok(0)
+}
+
+/// Sets the real and the effective one, where given. The saved one becomes the effective one, if
+/// the real one was given, or the effective one is another than the real one was. Linux: setreuid.
+pub(super) fn set_both(
+    caller: &Caller<'_, '_>,
+    id: Id,
+    real: u64,
+    effective: u64,
+) -> Result<u64, Errno> {
+    const KEPT: u32 = u32::MAX;
+    let [old, ..] = id.of(caller.process.creds());
+    set_ids(caller, id, [real, effective, u64::from(KEPT)])?;
+    let mut creds = caller.process.creds();
+    let [now, acts, saved] = id.of(creds);
+    let follows = real as u32 != KEPT || effective as u32 != KEPT && acts != old;
+    id.set(&mut creds, [now, acts, if follows { acts } else { saved }]);
     caller.process.set_creds(creds);
     Ok(0)
 }

@@ -136,11 +136,10 @@ pub(super) fn sigtimedwait(set: u64, info: u64, time: u64, bytes: u64) -> Result
         at => Some(machine::now_ns().saturating_add(time::read(at)?)),
     };
     let own = task::current().own.signals();
-    // Whoever sends one of them wakes this thread, which does not hold them back meanwhile.
-    let before = own.mask();
-    own.set_mask(before.without(wanted));
+    // Whoever sends one of them wakes this thread.
+    own.set_wanted(wanted);
     let found = watch::wait(deadline, || signal::take_one_of(wanted));
-    own.set_mask(before);
+    own.set_wanted(Set(0));
     let taken = match found {
         Ok(taken) => taken,
         // It came between the look and the end of the wait.
@@ -216,7 +215,8 @@ fn thread_of(process: Option<u32>, thread: u64) -> Result<&'static Task, Errno> 
         return Err(EINVAL);
     }
     let task = process::find_thread(thread as u32).ok_or(ESRCH)?;
-    let is_theirs = process.is_none_or(|number| process::process_number(task) == number);
+    let leader = task.own.leader().ok_or(ESRCH)?;
+    let is_theirs = process.is_none_or(|number| process::number(leader) == number);
     if is_theirs { Ok(task) } else { Err(ESRCH) }
 }
 
@@ -251,11 +251,12 @@ fn to_thread(caller: &Caller<'_, '_>, thread: &'static Task, what: u64) -> Resul
 fn told(caller: &Caller<'_, '_>, to: &Task, what: u64, info: u64) -> Result<Option<Info>, Errno> {
     let what = number(what)?;
     let mut told = frame::load_info(info)?;
-    let own = process::process_number(to) == process::process_number(task::current());
+    // It may have ended while that was loaded.
+    let leader = to.own.leader().ok_or(ESRCH)?;
+    let own = process::number(leader) == process::process_number(task::current());
     if (told.code >= 0 || told.code == BY_TKILL) && !own {
         return Err(Errno::EPERM);
     }
-    let leader = to.own.leader().ok_or(ESRCH)?;
     if !may_send(caller, leader, what) {
         return Err(Errno::EPERM);
     }

@@ -256,8 +256,9 @@ fn set_owner(caller: &Caller<'_, '_>, inode: &Inode, uid: u64, gid: u64) -> Resu
     let creds = caller.process.creds();
     let given = |id: u64| Some(id as u32).filter(|id| *id != u32::MAX);
     let (uid, gid) = (given(uid), given(gid));
-    let keeps =
-        uid.is_none_or(|uid| uid == inode.owner().0) && gid.is_none_or(|gid| gid == creds.gid);
+    let (owner, group) = inode.owner();
+    let keeps = uid.is_none_or(|uid| uid == owner)
+        && gid.is_none_or(|gid| gid == creds.gid || gid == group);
     if !creds.is_root() {
         owns(inode, creds)?;
         if !keeps {

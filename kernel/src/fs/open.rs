@@ -138,7 +138,7 @@ impl Open {
         }
         let access = flags & abi::O_ACCMODE;
         let side = Side {
-            reads: access != abi::O_WRONLY,
+            reads: access == abi::O_RDONLY || access == abi::O_RDWR,
             writes: access == abi::O_WRONLY || access == abi::O_RDWR,
         };
         let content = match &node {
@@ -224,7 +224,8 @@ impl Open {
     /// `EBADF` if not.
     pub(crate) fn check_readable(&self) -> Result<(), Errno> {
         let flags = self.flags();
-        if flags & abi::O_ACCMODE == abi::O_WRONLY || flags & abi::O_PATH != 0 {
+        let reads = matches!(flags & abi::O_ACCMODE, abi::O_RDONLY | abi::O_RDWR);
+        if !reads || flags & abi::O_PATH != 0 {
             return Err(EBADF);
         }
         Ok(())
@@ -236,7 +237,8 @@ impl Open {
     /// `EBADF` if not.
     pub(crate) fn check_writable(&self) -> Result<(), Errno> {
         let flags = self.flags();
-        if flags & abi::O_ACCMODE == abi::O_RDONLY || flags & abi::O_PATH != 0 {
+        let writes = matches!(flags & abi::O_ACCMODE, abi::O_WRONLY | abi::O_RDWR);
+        if !writes || flags & abi::O_PATH != 0 {
             return Err(EBADF);
         }
         Ok(())

@@ -255,11 +255,13 @@ impl Pipe {
     pub(crate) fn read(&self, to: &mut [u8], wait: bool) -> Result<usize, Errno> {
         let taken = watch::wait(None, || {
             self.watchers.watch();
+            // Before the ring: what was written before the last one closed is found there.
+            let written = self.is_written();
             let mut spent = [None, None];
             let taken = self.ring.lock().take(to, &mut spent);
             drop(spent);
             match taken {
-                0 if !self.is_written() => Some(Ok(0)),
+                0 if !written => Some(Ok(0)),
                 0 if wait => None,
                 0 => Some(Err(EAGAIN)),
                 taken => Some(Ok(taken)),
@@ -279,8 +281,9 @@ impl Pipe {
     pub(crate) fn write(&self, from: &[u8], wait: bool) -> Result<usize, Errno> {
         let mut spares = [None, None];
         let put = watch::wait(None, || {
-            self.watchers.watch();
             loop {
+                // Each time: the bit may be gone that was set before a sleep for memory.
+                self.watchers.watch();
                 if !self.is_read() {
                     return Some(Err(EPIPE));
                 }

@@ -110,6 +110,9 @@ static OF_PROCESS: [Item; 17] = [
     file("wchan", text::nothing),
 ];
 
+/// Those of them that only its own user may look at.
+const INSIDE: [&str; 4] = ["environ", "fd", "maps", "smaps"];
+
 static FDS: [Item; 1] = [item("", Numbers)];
 
 /// `/proc/sys`.
@@ -426,14 +429,25 @@ impl Entry {
         if rights & right::WRITE != 0 {
             return Err(Errno::EACCES);
         }
-        if self.process != 0 && !creds.is_root() && !self.is_folder() {
-            // What is inside of another user's process.
-            let theirs = self.task()?.own.process().creds();
-            if theirs.uid != creds.uid {
-                return Err(Errno::EACCES);
-            }
+        let inside = self.item().is_some_and(|item| INSIDE.contains(&item.name));
+        if inside && !creds.is_root() {
+            self.check_inside()?;
         }
         Ok(())
+    }
+
+    /// Whether the caller may look inside of the process that it is of.
+    fn check_inside(&self) -> Result<(), Errno> {
+        if self.process == 0 {
+            return Ok(());
+        }
+        let mine = process::of(task::current()).creds();
+        let theirs = self.task()?.own.process().creds();
+        if mine.is_root() || mine.uid == theirs.uid {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
+        }
     }
 
     /// A number that nothing else has.
@@ -461,8 +475,12 @@ impl Entry {
     /// Where it leads to, if it is a link.
     pub(crate) fn follow(&self) -> Result<Leads, Errno> {
         match self.item().map(|item| &item.what) {
-            Some(Link(to)) => to(*self),
+            Some(Link(to)) => {
+                self.check_inside()?;
+                to(*self)
+            }
             Some(Numbers) => {
+                self.check_inside()?;
                 let files = self.task()?.own.process().files();
                 match files.get(u64::from(self.number))?.place() {
                     Some(node) => Ok(Leads::To(node)),
@@ -474,8 +492,9 @@ impl Entry {
         }
     }
 
-    /// The open file that it stands for, if that has no name and is opened again.
-    pub(crate) fn open_file(&self) -> Result<Option<Ref<Open>>, Errno> {
+    /// The open file that it stands for, if that has no name: it is opened again, as it is, if
+    /// `flags` ask for no more.
+    pub(crate) fn open_file(&self, flags: u32) -> Result<Option<Ref<Open>>, Errno> {
         if !matches!(self.item().map(|item| &item.what), Some(Numbers)) {
             return Ok(None);
         }
@@ -485,6 +504,17 @@ impl Entry {
             .process()
             .files()
             .get(u64::from(self.number))?;
+        self.check_inside()?;
+        if open.place().is_some() {
+            return Ok(None);
+        }
+        let access = flags & abi::O_ACCMODE;
+        if access != abi::O_WRONLY {
+            open.check_readable().map_err(|_| Errno::EACCES)?;
+        }
+        if access != abi::O_RDONLY {
+            open.check_writable().map_err(|_| Errno::EACCES)?;
+        }
         Ok(Some(Open::make(open.kind(), None, open.flags())?))
     }
 

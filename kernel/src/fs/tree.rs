@@ -27,7 +27,9 @@ use minflt_sync::{SpinGuard, SpinLock};
 
 use super::inode::Inode;
 use super::proc;
-use crate::linux::{EBUSY, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EXDEV};
+use crate::linux::{
+    EBUSY, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EXDEV, RESTART_ALWAYS,
+};
 use crate::machine::Kernel;
 use crate::pool::{Pool, Pooled, Ref};
 use crate::shared::Once;
@@ -420,17 +422,22 @@ pub(crate) enum Replace {
     MayNot,
 }
 
-/// Moves a name to another folder, or gives it another name there.
+/// Moves a name to another folder, or gives it another name there. `seen` is what the caller has
+/// found of both names, and was allowed.
 ///
 /// # Errors
-/// As rename has them.
+/// As rename has them; that the call is to be made again, where another has changed one of them.
 pub(crate) fn rename(
     (from, old): (&Ref<Dentry>, &[u8]),
     (to, new_name): (&Ref<Dentry>, &Name),
+    (seen, seen_target): (&Ref<Dentry>, Option<&Ref<Dentry>>),
     replace: Replace,
 ) -> Result<(), Errno> {
     let held = lock();
     let moved = find(&held, from, old).ok_or(ENOENT)?;
+    if !moved.is(seen) {
+        return Err(RESTART_ALWAYS);
+    }
     if !is_live(&held, to) {
         return Err(ENOENT);
     }
@@ -447,6 +454,14 @@ pub(crate) fn rename(
         above = at.0.get(&held).parent.as_ref().map(Ref::share);
     }
     let target = find(&held, to, new_name.bytes());
+    let as_seen = match (&target, seen_target) {
+        (Some(target), Some(seen)) => target.is(seen),
+        (None, None) => true,
+        _ => false,
+    };
+    if !as_seen {
+        return Err(RESTART_ALWAYS);
+    }
     let mut gone = None;
     if let Some(target) = &target {
         if replace == Replace::MayNot {
@@ -532,34 +547,37 @@ pub(crate) fn unmount(over: &Ref<Dentry>) -> Result<(), Errno> {
     }
 }
 
-/// Removes all that is below a folder: the youngest leaf, until none is left.
+/// Removes all that is below a folder: down to a leaf, and back up.
 pub(crate) fn clear(root: &Ref<Dentry>) {
+    let mut at = root.share();
     loop {
-        let mut folder = root.share();
-        let leaf = loop {
+        let held = lock();
+        let newest = at.0.get(&held).newest.as_ref().map(Ref::share);
+        let mounted = at.0.get_mut(&held).mounted.take();
+        drop(held);
+        if let Some(Mounted::Tree(below)) = &mounted {
             let held = lock();
-            let newest = folder.0.get(&held).newest.as_ref().map(Ref::share);
-            let mounted = folder.0.get_mut(&held).mounted.take();
+            let covered = below.0.get_mut(&held).covers.take();
             drop(held);
-            if let Some(Mounted::Tree(below)) = &mounted {
-                let held = lock();
-                let covered = below.0.get_mut(&held).covers.take();
-                drop(held);
-                drop(covered);
-                clear(below);
-            }
-            match newest {
-                Some(newest) => folder = newest,
-                None => break folder,
-            }
-        };
-        if leaf.is(root) {
+            drop(covered);
+            clear(below);
+        }
+        if let Some(newest) = newest {
+            at = newest;
+            continue;
+        }
+        if at.is(root) {
             return;
         }
         let held = lock();
-        let gone = unlink(&held, &leaf);
+        let gone = unlink(&held, &at);
         drop(held);
+        // Another one may have removed it.
+        let above = gone
+            .as_ref()
+            .map_or_else(|| root.share(), |(above, _)| above.share());
         drop(gone);
+        at = above;
     }
 }
 

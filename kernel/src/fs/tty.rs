@@ -437,6 +437,9 @@ pub(crate) fn read(to: &mut Transfer<'_>, len: usize, wait: bool) -> Result<usiz
     if !Serial::can_receive() {
         return Ok(0);
     }
+    if len == 0 {
+        return Ok(0);
+    }
     let mut bytes = [0; 256];
     let room = len.min(bytes.len());
     let (by_line, least, tenths) = with(|terminal| {
@@ -496,7 +499,7 @@ pub(crate) fn ioctl(what: u32, value: u64) -> Result<u64, Errno> {
                 if what == ioctl::TCSETSF {
                     (terminal.len, terminal.whole, terminal.ends) = (0, 0, 0);
                 } else if !settings.by_line() {
-                    terminal.whole = terminal.len;
+                    (terminal.whole, terminal.ends) = (terminal.len, 0);
                 }
             });
         }

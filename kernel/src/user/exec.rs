@@ -250,6 +250,9 @@ fn take_over(process: &Process, program: Program) -> Result<(), Errno> {
     own.set_fs(0);
     own.signals().set_stack(0, 0, SS_DISABLE);
     fpu::reset_running();
+    let mut creds = process.creds();
+    (creds.saved_uid, creds.saved_gid) = (creds.uid, creds.gid);
+    process.set_creds(creds);
     process.files().exec();
     process.signals().exec();
     drop(process.set_program(program));

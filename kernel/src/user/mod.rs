@@ -274,6 +274,9 @@ pub(crate) fn make(
     own.ends.store(0, Ordering::Relaxed);
     own.set_name(&like.map_or([0; NAME], |like| like.own.name()));
     own.signals.begin(like.map(|like| &like.own.signals));
+    if let (None, Some(like)) = (leader, like) {
+        own.signals.copy_stack(&like.own.signals);
+    }
     own.alive.store(1, Ordering::Relaxed);
     own.faults.store(0, Ordering::Relaxed);
     own.ran_ns.set(0);

@@ -124,6 +124,8 @@ pub(crate) struct Process {
     exit_signal: Cell<u32>,
     /// 1 while it is stopped.
     stopped: Atomic<u32, Kernel>,
+    /// How often it was told to go on. Written under the family lock.
+    continues: Atomic<u32, Kernel>,
     /// 1 while it has the address space of its parent, which waits for that.
     borrows: Atomic<u32, Kernel>,
     /// 1 once it has run another program than its parent.
@@ -209,6 +211,7 @@ impl Process {
             news: Cell::new(None),
             exit_signal: Cell::new(0),
             stopped: Atomic::new(0),
+            continues: Atomic::new(0),
             borrows: Atomic::new(0),
             has_executed: Atomic::new(0),
             watchers: Watchers::new(),
@@ -245,6 +248,11 @@ impl Process {
     /// Whether its last thread has ended, and it was not waited for.
     pub(crate) fn has_ended(&self) -> bool {
         family(|| self.ended.get())
+    }
+
+    /// Its parent's number.
+    pub(crate) fn parent_number(&self) -> u32 {
+        self.parent_number.load(Ordering::Relaxed)
     }
 
     /// Its open files.
@@ -395,9 +403,18 @@ impl Process {
         self.stopped.load(Ordering::Relaxed) == 1
     }
 
-    /// Stops it: its threads sleep when they would return to the program.
-    pub(crate) fn stop(&self, signal: u32) {
-        if self.stopped.swap(1, Ordering::Relaxed) == 0 {
+    /// How often it was told to go on.
+    pub(crate) fn continues(&self) -> u32 {
+        self.continues.load(Ordering::SeqCst)
+    }
+
+    /// Stops it, unless it was told to go on since `continues` was read, before the signal was
+    /// taken: its threads sleep when they would return to the program.
+    pub(crate) fn stop(&self, signal: u32, continues: u32) {
+        let stops = family(|| {
+            self.continues() == continues && self.stopped.swap(1, Ordering::Relaxed) == 0
+        });
+        if stops {
             self.tell_parent(News::Stopped(signal));
             self.each_thread(signal::alert);
         }
@@ -405,7 +422,11 @@ impl Process {
 
     /// It goes on, if it was stopped.
     pub(crate) fn go_on(&self) {
-        if self.stopped.swap(0, Ordering::Relaxed) == 1 {
+        let was = family(|| {
+            self.continues.add(1, Ordering::SeqCst);
+            self.stopped.swap(0, Ordering::Relaxed) == 1
+        });
+        if was {
             self.tell_parent(News::GoesOn);
             self.each_thread(signal::alert);
         }

@@ -436,7 +436,7 @@ pub(super) fn stat_of(text: &mut Text, task: &'static Task) -> Done {
     // From the fourth field on: Linux, Documentation/filesystems/proc.rst.
     text.put(format_args!(
         ") {state} {} {} {} 0 -1 0 {} 0 0 0 {} 0 0 0 20 0 {} 0 {} {} {resident} {} ",
-        process::parent_number(task),
+        process.parent_number(),
         process.group(),
         process.session(),
         usage.faults,
@@ -465,7 +465,7 @@ pub(super) fn status(text: &mut Text, task: &'static Task) -> Done {
         "Umask:\t{:04o}\nState:\t{letter} ({word})\nTgid:\t{pid}\nNgid:\t0\nPid:\t{pid}\nPPid:\t{}\n\
          TracerPid:\t0\nUid:\t{}\t{}\t{}\t{}\nGid:\t{}\t{}\t{}\t{}\nFDSize:\t64\n",
         process.umask(),
-        process::parent_number(task),
+        process.parent_number(),
         creds.real_uid,
         creds.uid,
         creds.saved_uid,

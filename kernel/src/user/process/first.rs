@@ -77,6 +77,9 @@ pub(crate) fn look_at_alarms() {
     }
 }
 
+/// An alarm does not come more often.
+const LEAST_NS: u64 = 1_000_000;
+
 /// Waits for the first program to end; sends alarms and looks at the terminal meanwhile.
 fn keep(whom: Whom) -> Result<Reaped, Errno> {
     let me = task::current();
@@ -88,6 +91,8 @@ fn keep(whom: Whom) -> Result<Reaped, Errno> {
         }
         let next = ring().into_iter().chain(tty::look()).min();
         sched::park_until(next);
+        // An alarm that is due at once ends no sleep.
+        sched::give_way();
     }
 }
 
@@ -101,7 +106,7 @@ fn ring() -> Option<u64> {
         if due != 0 && due <= now {
             let again = match every.load(Ordering::Relaxed) {
                 0 => 0,
-                every => now + every,
+                every => now.saturating_add(every.max(LEAST_NS)),
             };
             // Else it was set anew meanwhile.
             if at

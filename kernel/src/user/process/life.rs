@@ -138,6 +138,9 @@ impl Process {
 pub(crate) fn add_thread(birth: Birth, fs: u64, clear_tid: u64) -> Result<&'static Task, Errno> {
     let me = task::current();
     let process = of(me);
+    if me.own.ends() {
+        return Err(EAGAIN);
+    }
     let task = make(Some(leader(me)), birth, fs, clear_tid, Some(me)).ok_or(EAGAIN)?;
     family(|| process.threads.set(process.threads.get() + 1));
     Ok(task)
@@ -182,17 +185,21 @@ pub(in crate::user) fn end_others() -> Result<(), Errno> {
     if leader(me).id() != me.id() {
         return Err(EAGAIN);
     }
-    process.each_thread(|other| {
-        if other.id() != me.id() {
-            other.own.end_soon();
-            signal::alert(other);
-        }
-    });
+    let mark_others = || {
+        process.each_thread(|other| {
+            if other.id() != me.id() {
+                other.own.end_soon();
+                signal::alert(other);
+            }
+        });
+    };
     while process.threads() > 1 {
         if process.is_dying() {
             return Err(crate::linux::EINTR);
         }
         process.watchers.watch();
+        // Each time: one of them may just have made another.
+        mark_others();
         if process.threads() > 1 {
             park_until(None);
         }
@@ -212,12 +219,17 @@ pub(in crate::user) fn thread_ended(me: &'static Task) {
     });
     if left > 0 {
         process.watchers.wake();
+        // What was to come to the process may have been left to this thread.
+        if process.signals().is_pending() {
+            process.each_thread(signal::alert);
+        }
         if me.id() != leader.id() {
             me.own.set_leader(None);
         }
         return;
     }
     process.leave();
+    leader.own.signals().forget();
     let done = Done::Ended(family(|| process.ending.get()).unwrap_or(Ending::Exited(0)));
     let info = child_info(leader, done);
     let (parent, exit_signal) = family(|| (process.parent.get(), process.exit_signal.get()));

@@ -2,7 +2,7 @@
 
 use linux_raw_sys::general as abi;
 use minflt_mm::Errno;
-use minflt_sync::{Ordering, TaskId};
+use minflt_sync::TaskId;
 
 use super::super::signal::Info;
 use super::wait::Done;
@@ -82,7 +82,7 @@ pub(super) fn child_info(child: &Task, done: Done) -> Info {
     let process = child.own.process();
     let (code, status) = done.code_and_status();
     let uid = u64::from(process.creds().real_uid);
-    let ticks = process.usage.get().ns / 10_000_000;
+    let ticks = family(|| process.usage.get()).ns / 10_000_000;
     Info {
         number: abi::SIGCHLD,
         code,
@@ -102,7 +102,7 @@ pub(crate) fn process_number(task: &Task) -> u32 {
 
 /// The number of the parent of the process that `task` belongs to; 0 if it is none.
 pub(crate) fn parent_number(task: &Task) -> u32 {
-    of(task).parent_number.load(Ordering::Relaxed)
+    of(task).parent_number()
 }
 
 /// Whether `task` is a thread of the process whose first task is `leader`.

@@ -124,7 +124,7 @@ pub(crate) fn wait(whom: Whom, what: What, at_once: bool) -> Result<Option<Reape
 /// What is to be known of a child, which goes for ever if it has ended.
 pub(super) fn reap(parent: &Task, task: &'static Task, done: Done, what: What) -> Reaped {
     let process = task.own.process();
-    let used = process.usage.get().with(process.children.get());
+    let used = family(|| process.usage.get().with(process.children.get()));
     let reaped = Reaped {
         number: number(task),
         uid: process.creds().real_uid,
@@ -151,7 +151,8 @@ pub(crate) fn start_and_await(child: &'static Task, mine: &Process) {
     // Another thread may reap it; the reference keeps its task from being used again.
     child.get_ref();
     sched::start(child);
-    while process.borrows.load(Ordering::Relaxed) == 1 && !mine.is_dying() {
+    let me = task::current();
+    while process.borrows.load(Ordering::Relaxed) == 1 && !mine.is_dying() && !me.own.ends() {
         mine.watchers.watch();
         if process.borrows.load(Ordering::Relaxed) == 1 {
             super::super::park_until(None);

@@ -41,6 +41,7 @@ pub(crate) fn deliver(
         if process.stays_stopped() {
             continue;
         }
+        let continues = process.continues();
         let Some(info) = take_next() else { break };
         let number = info.number;
         let action = process.signals().action(number);
@@ -50,7 +51,7 @@ pub(crate) fn deliver(
             DEFAULT if Set::STOPS.has(number) => {
                 // What a terminal sends is nothing to those that no shell would wake again.
                 if number == abi::SIGSTOP || !process::is_orphaned(process) {
-                    process.stop(number);
+                    process.stop(number, continues);
                 }
             }
             DEFAULT => return Some(Ending::Killed(number)),

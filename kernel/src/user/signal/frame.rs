@@ -103,6 +103,7 @@ pub(super) fn push(
         bytes.copy_from_slice(&word.to_le_bytes());
     }
     uaccess::copy_to_user(frame, &room)?;
+    fpu::reset_running();
     context.call(
         action.handler,
         frame,

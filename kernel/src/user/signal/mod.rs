@@ -194,6 +194,11 @@ impl Shared {
         }
     }
 
+    /// Whether something is to come to the process.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending.lock().set.0 != 0
+    }
+
     /// What is done about a signal.
     pub(crate) fn action(&self, number: u32) -> Action {
         self.actions.lock()[number as usize - 1]
@@ -251,6 +256,8 @@ pub(crate) struct OfThread {
     /// What it holds back. Written by the thread.
     mask: Atomic<u64, Kernel>,
     pending: SpinLock<Pending, WaitLock, Kernel>,
+    /// What it waits for, though it may hold it back. Written by the thread.
+    wanted: Atomic<u64, Kernel>,
     /// The mask to go back to after a call that sets another one meanwhile, plus a bit that says
     /// that there is one.
     saved: Atomic<u64, Kernel>,
@@ -267,11 +274,18 @@ impl OfThread {
             attention: Atomic::new(0),
             mask: Atomic::new(0),
             pending: SpinLock::new(Pending::new()),
+            wanted: Atomic::new(0),
             saved: Atomic::new(0),
             has_saved: Atomic::new(0),
             stack: [Atomic::new(0), Atomic::new(0)],
             stack_flags: Atomic::new(abi::SS_DISABLE),
         }
+    }
+
+    /// A new process has the stack for handlers of the thread that made it.
+    pub(crate) fn copy_stack(&self, parent: &Self) {
+        let (at, bytes, flags) = parent.stack();
+        self.set_stack(at, bytes, flags);
     }
 
     /// A new thread, which holds the same back as `parent`.
@@ -281,6 +295,7 @@ impl OfThread {
         self.mask.store(mask.0, Ordering::Relaxed);
         self.attention.store(0, Ordering::Relaxed);
         self.has_saved.store(0, Ordering::Relaxed);
+        self.set_wanted(Set(0));
         self.set_stack(0, 0, abi::SS_DISABLE);
     }
 
@@ -299,6 +314,15 @@ impl OfThread {
     pub(crate) fn set_mask(&self, mask: Set) {
         self.mask.store(mask.as_mask().0, Ordering::Relaxed);
         self.attend();
+    }
+
+    /// Sets what it waits for. The caller is the thread.
+    pub(crate) fn set_wanted(&self, wanted: Set) {
+        self.wanted.store(wanted.0, Ordering::SeqCst);
+    }
+
+    fn wants(&self, number: u32) -> bool {
+        Set(self.wanted.load(Ordering::SeqCst)).has(number)
     }
 
     /// Sets it until the call has ended, or until the handler has that it ended with. The caller
@@ -437,6 +461,9 @@ fn send_with(to: For, info: Info, node: Option<Ref<Queued>>) {
         // It has ended.
         return;
     };
+    if matches!(to, For::Thread(_)) && !task.own.is_alive() {
+        return;
+    }
     let process = leader.own.process();
     if process.is_dying() || process.has_ended() {
         return;
@@ -455,7 +482,10 @@ fn send_with(to: For, info: Info, node: Option<Ref<Queued>>) {
         free(process.signals().pending.lock().drop_all(gone));
         process.each_thread(|it| free(it.own.signals().pending.lock().drop_all(gone)));
     }
-    let takes = |thread: &Task| !thread.own.signals().mask().has(number);
+    let takes = |thread: &Task| {
+        let own = thread.own.signals();
+        !own.mask().has(number) || own.wants(number)
+    };
     let taker = match to {
         For::Thread(thread) => Some(thread),
         For::Process(leader) if takes(leader) && process::is_thread_of(leader, leader) => {
@@ -464,7 +494,8 @@ fn send_with(to: For, info: Info, node: Option<Ref<Queued>>) {
         For::Process(_) => process.find_thread(takes),
     };
     let ignored = process.signals().action(number).ignores(number);
-    if ignored && taker.is_some_and(takes) {
+    let quietly = |thread: &Task| takes(thread) && !thread.own.signals().wants(number);
+    if ignored && taker.is_some_and(quietly) {
         drop(node);
         return;
     }
