@@ -135,11 +135,7 @@ pub(super) fn openat(
             node
         }
     };
-    let at_exec = if flags & abi::O_CLOEXEC != 0 {
-        AtExec::Closed
-    } else {
-        AtExec::Kept
-    };
+    let at_exec = at_exec(flags);
     if let Node::Proc(entry) = &node
         && flags & abi::O_PATH == 0
         && last == Last::Followed
@@ -165,6 +161,15 @@ pub(super) fn openat(
         files::truncate(&Content::File(file), open.inode(), 0)?;
     }
     caller.process.files().add(open, 0, at_exec)
+}
+
+/// What becomes of the number in execve.
+const fn at_exec(flags: u32) -> AtExec {
+    if flags & abi::O_CLOEXEC != 0 {
+        AtExec::Closed
+    } else {
+        AtExec::Kept
+    }
 }
 
 fn look_again(found: &Found) -> Result<Node, Errno> {
