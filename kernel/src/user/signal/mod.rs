@@ -222,19 +222,18 @@ impl Shared {
     pub(crate) fn fork_from(&self, parent: &Self) {
         let actions = *parent.actions.lock();
         *self.actions.lock() = actions;
-        self.forget();
+        free(self.pending.lock().close(false));
     }
 
     /// A process that nobody forked.
     pub(crate) fn begin(&self) {
         *self.actions.lock() = [Action::default(); MOST as usize];
-        self.forget();
+        free(self.pending.lock().close(false));
     }
 
     /// Nothing is to come any more.
     pub(crate) fn forget(&self) {
-        let gone = self.pending.lock().drop_all(Set(u64::MAX));
-        free(gone);
+        free(self.pending.lock().close(true));
     }
 
     /// Another program: nothing is handled any more, and what was ignored still is.
@@ -290,7 +289,7 @@ impl OfThread {
 
     /// A new thread, which holds the same back as `parent`.
     pub(crate) fn begin(&self, parent: Option<&Self>) {
-        self.forget();
+        free(self.pending.lock().close(false));
         let mask = parent.map_or(Set(0), Self::mask);
         self.mask.store(mask.0, Ordering::Relaxed);
         self.attention.store(0, Ordering::Relaxed);
@@ -301,8 +300,7 @@ impl OfThread {
 
     /// Nothing is to come any more.
     pub(crate) fn forget(&self) {
-        let gone = self.pending.lock().drop_all(Set(u64::MAX));
-        free(gone);
+        free(self.pending.lock().close(true));
     }
 
     /// What it holds back.

@@ -32,6 +32,8 @@ pub(crate) struct Pending {
     pub(super) set: Set,
     /// What is told, in the order in which it was sent.
     first: Option<Ref<Queued>>,
+    /// Whoever it was for has ended: nothing is to come any more.
+    closed: bool,
 }
 
 impl Pending {
@@ -40,11 +42,15 @@ impl Pending {
         Self {
             set: Set(0),
             first: None,
+            closed: false,
         }
     }
 
     /// Adds one, with `node` for what it tells; what is left over.
     pub(super) fn add(&mut self, info: Info, node: Option<Ref<Queued>>) -> Option<Ref<Queued>> {
+        if self.closed {
+            return node;
+        }
         let again = self.set.has(info.number) && info.number < FIRST_QUEUED;
         self.set = self.set.with(Set::one(info.number));
         let node = node?;
@@ -113,6 +119,13 @@ impl Pending {
             },
         };
         Some((info, taken))
+    }
+
+    /// Takes all out; from now on nothing is added, or it may be again.
+    #[must_use]
+    pub(super) fn close(&mut self, closed: bool) -> Option<Ref<Queued>> {
+        self.closed = closed;
+        self.drop_all(Set(u64::MAX))
     }
 
     /// Takes all of these out; what was told of them.
