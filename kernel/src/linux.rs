@@ -129,7 +129,7 @@ pub(crate) const EXDEV: Errno = Errno(18);
 pub(crate) const ETXTBSY: Errno = Errno(26);
 /// No room on the device.
 pub(crate) const ENOSPC: Errno = Errno(28);
-/// Nobody reads.
+/// The pipe has no readers.
 pub(crate) const EPIPE: Errno = Errno(32);
 /// Out of the range of what can be told.
 pub(crate) const ERANGE: Errno = Errno(34);

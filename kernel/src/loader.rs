@@ -59,7 +59,7 @@ pub(crate) struct Loaded {
     pub(crate) segments: (u64, u64),
 }
 
-/// Maps every segment of `file`, whose first bytes are `first`, into `mm`, which nobody uses yet.
+/// Maps every segment of `file`, whose first bytes are `first`, into `mm`, a new address space.
 /// The heap begins behind them.
 pub(crate) fn load(
     mm: &Mm<Kernel>,

@@ -85,7 +85,7 @@ pub(crate) struct Options<'a> {
     pub(crate) control: Option<Control>,
     /// Whether translations of several address spaces are kept.
     pub(crate) pcids: Pcids,
-    /// `console=attended`: somebody types at the console.
+    /// `console=attended`: the console has input.
     pub(crate) attended: bool,
     /// What runs.
     pub(crate) run: Run<'a>,

@@ -29,7 +29,7 @@ use crate::shared::Flag;
 
 /// What pools hold.
 pub(crate) trait Pooled: Sync + Sized + 'static {
-    /// One that nobody has used.
+    /// A fresh one.
     fn new() -> Self;
 
     /// The pool of all.

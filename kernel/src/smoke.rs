@@ -11,7 +11,6 @@ use crate::stack::Args;
 use crate::task;
 use crate::user::ending::Ending;
 use crate::user::process::{self, Meanwhile, Outcome};
-use crate::user::signal;
 
 /// The guest's `smoke`, built by build.rs.
 static SMOKE: &[u8] = include_bytes!(env!("GUEST_SMOKE"));
@@ -158,7 +157,6 @@ pub(crate) fn print_counts(sys: &System<Kernel>) {
 pub(crate) fn balances(sys: &System<Kernel>) -> bool {
     task::give_back_stacks(sys);
     fs::forget();
-    signal::forget();
     match sys.check_ledger(&[]) {
         Ok(ledger) if ledger.kernel != 0 => {
             say!(

@@ -65,14 +65,6 @@ impl<'m> Space<'m> {
         self.mm.system()
     }
 
-    /// The same of a program's, which lasts.
-    pub(crate) fn system_for_ever(&self) -> &'static System<Kernel> {
-        match crate::system() {
-            Some(sys) => sys,
-            None => panic!("a program without memory"),
-        }
-    }
-
     /// The address space.
     pub(crate) const fn mm(&self) -> &'m Mm<Kernel> {
         self.mm

@@ -4,7 +4,7 @@
 //! low   argc | argv.. | 0 | envp.. | 0 | pairs .. AT_NULL | random | strings | path | 0   end
 //!       ^ the stack pointer, a multiple of 16
 //! ```
-//! It is written into an address space that nobody uses yet, page by page, over a buffer.
+//! It is written into a new address space, page by page, over a buffer.
 //!
 //! All of the stack that there may be is mapped from the start; Linux lets it grow, so that its
 //! mapping shows what was used.
@@ -233,7 +233,7 @@ impl Words<'_, '_> {
     }
 }
 
-/// Maps a stack in `mm`, which nobody uses yet, and fills it.
+/// Maps a stack in `mm`, a new address space, and fills it.
 pub(crate) fn build(
     mm: &Mm<Kernel>,
     path: &[u8],

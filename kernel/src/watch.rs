@@ -5,13 +5,13 @@
 //! neither may need memory.
 //!
 //! # Idea
-//! A thing has a bit for each task. Whoever waits sets its bit, looks, and sleeps; whoever changes
+//! A thing has a bit for each task. A waiter sets its bit, looks, and sleeps; a task that changes
 //! the thing takes the bits and wakes their tasks. A bit that is left behind costs a stray wake-up,
 //! which all sleepers here bear.
 //!
 //! # Protocol
 //! ```text
-//! waiter                          who changes the thing
+//! waiter                          changer of the thing
 //! set the bit                     change it
 //! look: it is as wanted? go on    take all bits
 //! sleep; begin again              wake their tasks
@@ -23,7 +23,7 @@
 //! the sleep leaves a token ([`sched`]), so that the sleep ends at once.
 //!
 //! # Cost
-//! A load where nobody waits.
+//! One locked instruction on a shared line where no task waits.
 
 use minflt_mm::Errno;
 use minflt_sync::{Atomic, Ordering, TaskId};
@@ -123,8 +123,8 @@ pub(crate) fn wait<R>(
     }
 }
 
-/// A lock whose holder may sleep, and fault. It is no part of the order of locks: whoever has one
-/// takes others of the library as if it had none.
+/// A lock whose holder may sleep, and fault. It is not part of the lock order: a task that holds
+/// one takes others of the library as if it had none.
 #[derive(Debug)]
 pub(crate) struct Mutex {
     taken: Atomic<u32, Kernel>,

@@ -87,6 +87,8 @@ pub(crate) fn gate(root: &Path) -> Vec<Step> {
             "clippy --release -- -D warnings",
         ),
         apart(root, "kernel", "kernel-build", "build --release"),
+        apart(root, PARALLEL, "parallel-fmt", "fmt --check"),
+        apart(root, PARALLEL, "parallel-clippy", "clippy -- -D warnings"),
         apart(root, "peers", "peers-fmt", "fmt --check"),
         apart(
             root,
@@ -292,13 +294,17 @@ fn loom(root: &Path, preemptions: u32) -> Step {
     )
 }
 
+/// The boot tests' program of Rust's library and rayon.
+const PARALLEL: &str = "tests/programs/parallel";
+
 /// The packages with a lock file, and what the steps about each are called.
-const LOCKED: [(&str, &str, &str); 5] = [
+const LOCKED: [(&str, &str, &str); 6] = [
     ("", "deny", "advise"),
     ("kernel", "kernel-deny", "kernel-advise"),
     ("guest", "guest-deny", "guest-advise"),
     ("fuzz", "fuzz-deny", "fuzz-advise"),
     ("peers", "peers-deny", "peers-advise"),
+    (PARALLEL, "parallel-deny", "parallel-advise"),
 ];
 
 /// Licences, duplicates and sources of what each lock file has. The advisory database lives on

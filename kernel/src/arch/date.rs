@@ -62,8 +62,8 @@ fn seconds(read: [u8; 6], form: u8) -> Option<u64> {
     if !(1..=31).contains(&day) || !(1..=12).contains(&month) || year > 2099 {
         return None;
     }
-    // Days since March 1st of year 0, with years that begin in March: J. R. Stockton's way, as
-    // Linux's mktime64 has it.
+    // Days, with years that begin in March, so that February 29 is the last day of one. Linux:
+    // kernel/time/time.c mktime64.
     let (month, year) = if month > 2 {
         (month - 2, year)
     } else {

@@ -22,7 +22,7 @@ const PATIENCE: u32 = 1_000_000;
 /// Whose line it is.
 static LINE: Flag = Flag::new();
 
-/// 1 if somebody is at the console.
+/// 1 if the console has input.
 static ATTENDED: StaticWord = StaticWord::new(0);
 
 /// The first port of where the kernel's own lines go.
@@ -91,13 +91,13 @@ impl Serial {
         (console.input(5) & THERE != 0).then(|| console.input(0))
     }
 
-    /// Whether anything may be typed: else there is nobody at the console.
+    /// Whether the console has input: a terminal is connected to it.
     pub(crate) fn can_receive() -> bool {
         // ORDERING: Relaxed: the boot CPU sets it before there are programs.
         ATTENDED.load(Ordering::Relaxed) == 1
     }
 
-    /// Somebody is at the console. Called at boot.
+    /// The console has input. Called at boot.
     pub(crate) fn attend() {
         ATTENDED.store(1, Ordering::Relaxed);
     }

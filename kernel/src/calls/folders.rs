@@ -12,6 +12,7 @@ use crate::fs::path::{self, Buffer, Last, Node, Path};
 use crate::fs::proc;
 use crate::fs::tree::{self, Mounted};
 use crate::linux::{EBUSY, EFAULT, EINVAL, ENOENT, ENOTDIR, ERANGE};
+use crate::user;
 
 pub(super) fn getdents(caller: &Caller<'_, '_>, fd: u64, to: u64, len: u64) -> Result<u64, Errno> {
     /// Bytes of an entry in front of its name.
@@ -46,7 +47,7 @@ pub(super) fn getdents(caller: &Caller<'_, '_>, fd: u64, to: u64, len: u64) -> R
         uaccess::copy_to_user(to.checked_add(done).ok_or(EFAULT)?, &room[..bytes])?;
         done += bytes as u64;
         position = entry.next;
-        if !caller.may_go_on() {
+        if !user::may_go_on() {
             break;
         }
     }
@@ -93,14 +94,17 @@ pub(super) fn umask(caller: &Caller<'_, '_>, mask: u64) -> Result<u64, Errno> {
     Ok(u64::from(caller.process.set_umask(mask as u32 & 0o777)))
 }
 
-/// The kinds that there are: `proc`, `sysfs`, `tmpfs`, and `devtmpfs`. Of the flags none matters
-/// there; binding and moving are not supported.
+/// Mounts `proc`, `sysfs`, `tmpfs` or `devtmpfs`. Programs of no file run as its owner, and there
+/// are no devices or programs in the first two, so that flags which forbid these are kept anyway;
+/// on the others they are refused, as are options in text, binding and moving.
 pub(super) fn mount(
     caller: &Caller<'_, '_>,
-    [_source, path, kind, flags, _data, _]: [u64; 6],
+    [_source, path, kind, flags, options, _]: [u64; 6],
 ) -> Result<u64, Errno> {
-    /// `MS_REMOUNT`, `MS_BIND`, `MS_MOVE`.
-    const OTHER: u64 = 32 | 4096 | 8192;
+    /// `MS_RDONLY`, `MS_REMOUNT`, `MS_BIND`, `MS_MOVE`.
+    const OTHER: u64 = 1 | 32 | 4096 | 8192;
+    /// `MS_NODEV`, `MS_NOEXEC`.
+    const FORBIDS: u64 = 4 | 8;
     let creds = caller.process.creds();
     if !creds.is_root() {
         return Err(Errno::EPERM);
@@ -117,6 +121,11 @@ pub(super) fn mount(
         Node::Tree(dentry) if !dentry.inode().is_folder() => return Err(ENOTDIR),
         Node::Tree(dentry) => dentry,
     };
+    let options = options != 0 && !Path::read_any(options)?.is_empty();
+    let in_memory = matches!(kind.rest(), b"tmpfs" | b"devtmpfs");
+    if in_memory && (options || flags & FORBIDS != 0) {
+        return Err(EINVAL);
+    }
     let what = match kind.rest() {
         b"proc" => Mounted::Proc(proc::root(proc::Fs::Proc)),
         b"sysfs" => Mounted::Proc(proc::root(proc::Fs::Sys)),
@@ -129,7 +138,14 @@ pub(super) fn mount(
     Ok(0)
 }
 
-pub(super) fn umount(caller: &Caller<'_, '_>, path: u64, _flags: u64) -> Result<u64, Errno> {
+/// What is used still can be used afterwards, as with `MNT_DETACH`, whether that is asked for or
+/// not;
+/// `MNT_FORCE` adds nothing.
+pub(super) fn umount(caller: &Caller<'_, '_>, path: u64, flags: u64) -> Result<u64, Errno> {
+    const KNOWN: u64 = 1 | 2;
+    if flags & !KNOWN != 0 {
+        return Err(EINVAL);
+    }
     if !caller.process.creds().is_root() {
         return Err(Errno::EPERM);
     }

@@ -20,6 +20,7 @@ use crate::linux::{
     MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE,
 };
 use crate::space::Space;
+use crate::user;
 
 /// Flags of mmap that are understood.
 const MAP_KNOWN: u64 = MAP_TYPE
@@ -189,7 +190,7 @@ pub(super) fn mincore(caller: &Caller<'_, '_>, addr: u64, len: u64, to: u64) -> 
     }
     let pages = len.div_ceil(PAGE);
     let mut done = 0;
-    while done < pages && caller.may_go_on() {
+    while done < pages && user::may_go_on() {
         let count = (pages - done).min(AT_ONCE);
         let told = &mut told[..count as usize];
         let at = addr.checked_add(done * PAGE).ok_or(Errno::ENOMEM)?;

@@ -19,7 +19,6 @@ use minflt_mm::Errno;
 use crate::arch::trap::UserContext;
 use crate::linux::ENOSYS;
 use crate::space::Space;
-use crate::user;
 use crate::user::exec::Image;
 use crate::user::process::Process;
 use processes::Id;
@@ -48,14 +47,6 @@ pub(crate) struct Caller<'c, 'm> {
     pub(crate) process: &'c Process,
     /// Its registers.
     pub(crate) context: &'c UserContext,
-}
-
-impl Caller<'_, '_> {
-    /// To be called now and then by a call that may take long, holding nothing: others get their
-    /// turn. False if the process ends, and so should the call.
-    fn may_go_on(&self) -> bool {
-        user::may_go_on()
-    }
 }
 
 /// `AT_FDCWD`: relative paths begin where the process is.
@@ -161,7 +152,7 @@ pub(crate) fn call(caller: &Caller<'_, '_>, number: u64, args: [u64; 6]) -> Repl
         abi::__NR_getegid => processes::get_id(caller, Id::Group, true),
         abi::__NR_setpgid => processes::setpgid(a, b),
         abi::__NR_getppid => threads::getppid(),
-        abi::__NR_getpgrp => processes::getpgid(caller, 0),
+        abi::__NR_getpgrp => processes::getpgid(0),
         abi::__NR_setsid => processes::setsid(caller),
         abi::__NR_setreuid => processes::set_both(caller, Id::User, a, b),
         abi::__NR_setregid => processes::set_both(caller, Id::Group, a, b),
@@ -171,8 +162,8 @@ pub(crate) fn call(caller: &Caller<'_, '_>, number: u64, args: [u64; 6]) -> Repl
         abi::__NR_getresuid => processes::get_ids(caller, Id::User, [a, b, c]),
         abi::__NR_setresgid => processes::set_ids(caller, Id::Group, [a, b, c]),
         abi::__NR_getresgid => processes::get_ids(caller, Id::Group, [a, b, c]),
-        abi::__NR_getpgid => processes::getpgid(caller, a),
-        abi::__NR_getsid => processes::getsid(caller, a),
+        abi::__NR_getpgid => processes::getpgid(a),
+        abi::__NR_getsid => processes::getsid(a),
         abi::__NR_rt_sigpending => signals::sigpending(a, b),
         abi::__NR_rt_sigtimedwait => signals::sigtimedwait(a, b, c, d),
         abi::__NR_rt_sigqueueinfo => signals::sigqueueinfo(caller, a, b, c),

@@ -345,7 +345,7 @@ pub(super) fn unlinkat(
         return Err(ENOTDIR);
     }
     let (Node::Tree(folder), Node::Tree(dentry)) = (&found.folder, node) else {
-        // The root of what is mounted, or a name that nobody has made.
+        // The root of a mount, or a name in `/proc` or `/sys`.
         return Err(match node {
             Node::Proc(entry) if entry.above().is_none() => EBUSY,
             _ => Errno::EPERM,

@@ -1,4 +1,5 @@
-//! Calls on processes: which program one runs, whom it waits for, whom it acts for.
+//! Calls on processes: execve, waiting, groups and sessions, credentials, and what is told of the
+//! system.
 
 use linux_raw_sys::general as abi;
 use linux_raw_sys::prctl as ctl;
@@ -127,8 +128,7 @@ fn told_of(reaped: &Reaped) -> signal::Info {
 }
 
 /// The process with that number, or the caller's for 0.
-fn of(caller: &Caller<'_, '_>, number: u64) -> Result<&'static Process, Errno> {
-    let _ = caller;
+fn of(number: u64) -> Result<&'static Process, Errno> {
     match number as u32 {
         0 => Ok(process::of(task::current())),
         number => Ok(process::find(number).ok_or(ESRCH)?.own.process()),
@@ -143,12 +143,12 @@ pub(super) fn setpgid(number: u64, group: u64) -> Result<u64, Errno> {
     Ok(0)
 }
 
-pub(super) fn getpgid(caller: &Caller<'_, '_>, number: u64) -> Result<u64, Errno> {
-    Ok(u64::from(of(caller, number)?.group()))
+pub(super) fn getpgid(number: u64) -> Result<u64, Errno> {
+    Ok(u64::from(of(number)?.group()))
 }
 
-pub(super) fn getsid(caller: &Caller<'_, '_>, number: u64) -> Result<u64, Errno> {
-    Ok(u64::from(of(caller, number)?.session()))
+pub(super) fn getsid(number: u64) -> Result<u64, Errno> {
+    Ok(u64::from(of(number)?.session()))
 }
 
 pub(super) fn setsid(caller: &Caller<'_, '_>) -> Result<u64, Errno> {
@@ -270,8 +270,8 @@ pub(super) fn setgroups(caller: &Caller<'_, '_>, count: u64) -> Result<u64, Errn
     }
 }
 
-/// The caller's thread's name; that nobody dumps it; what it is told when its parent ends is not
-/// supported.
+/// The name of the calling thread. A process stays dumpable, though no dump is ever written; other
+/// controls are not supported.
 pub(super) fn prctl(what: u64, value: u64) -> Result<u64, Errno> {
     let own = &task::current().own;
     match what as u32 {
@@ -287,7 +287,7 @@ pub(super) fn prctl(what: u64, value: u64) -> Result<u64, Errno> {
             Ok(0)
         }
         ctl::PR_GET_DUMPABLE => Ok(1),
-        ctl::PR_SET_DUMPABLE if value <= 1 => Ok(0),
+        ctl::PR_SET_DUMPABLE if value == 1 => Ok(0),
         _ => Err(EINVAL),
     }
 }

@@ -136,7 +136,7 @@ pub(super) fn sigtimedwait(set: u64, info: u64, time: u64, bytes: u64) -> Result
         at => Some(machine::now_ns().saturating_add(time::read(at)?)),
     };
     let own = task::current().own.signals();
-    // Whoever sends one of them wakes this thread.
+    // The sender of one of them wakes this thread.
     own.set_wanted(wanted);
     let found = watch::wait(deadline, || signal::take_one_of(wanted));
     own.set_wanted(Set(0));

@@ -209,7 +209,8 @@ pub(super) fn faccessat(
     rights: u64,
     flags: u64,
 ) -> Result<u64, Errno> {
-    if rights & !7 != 0 {
+    let known = abi::AT_EACCESS | abi::AT_SYMLINK_NOFOLLOW | abi::AT_EMPTY_PATH;
+    if rights & !7 != 0 || flags & !u64::from(known) != 0 {
         return Err(EINVAL);
     }
     let (node, _open) = node_or_open(caller, fd, path, flags)?;

@@ -14,7 +14,7 @@ pub(crate) enum Device {
     Zero,
     /// The same, but there is no room for what is written.
     Full,
-    /// Bytes that nobody can foretell.
+    /// Random bytes.
     Random,
     /// The terminal: [`super::tty`].
     Terminal,

@@ -26,7 +26,7 @@ pub(crate) enum Content {
     Device(u32),
     /// A pipe with a name.
     Pipe(Ref<Pipe>),
-    /// It is nobody's.
+    /// The inode is free.
     Nothing,
 }
 
@@ -113,7 +113,6 @@ pub(crate) mod right {
     pub(crate) const EXECUTE: u32 = 1;
 }
 
-/// The number of the last inode that was made.
 static POOL: Pool<Inode> = Pool::new();
 
 /// The bits of a mode that are not its kind.
@@ -318,7 +317,7 @@ impl Inode {
         let mode = self.mode();
         let (uid, gid) = self.owner();
         if creds.is_root() {
-            // Who may do all still cannot execute what nobody can.
+            // Root executes a file only if some class of users may.
             let runs = rights & right::EXECUTE != 0;
             return if runs && !self.is_folder() && mode & 0o111 == 0 {
                 Err(Errno::EACCES)

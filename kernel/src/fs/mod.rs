@@ -33,6 +33,7 @@ use crate::machine::Kernel;
 use crate::pool::Ref;
 use crate::shared::Once;
 use crate::user::creds::Creds;
+use crate::user::signal;
 use device::Device;
 use inode::{Content, Inode};
 use open::{Kind, Open};
@@ -71,7 +72,7 @@ pub(crate) fn console() -> Result<Ref<Open>, Errno> {
     Open::make(Kind::Device(Device::Terminal), node, abi::O_RDWR)
 }
 
-/// A name in a folder, for those who read it.
+/// A directory entry.
 pub(crate) struct Listed {
     /// The name.
     pub(crate) name: Name,
@@ -130,17 +131,19 @@ fn next_number() -> u64 {
     NEXT.get().map_or(0, |next| next.add(1, Ordering::Relaxed))
 }
 
-/// Takes all files apart, for the last account of memory: no process is left. What should not be
-/// there any more is named.
+/// Takes all files apart, for the last account of memory: no process is left. Objects of pools that
+/// should not be there any more are named.
 pub(crate) fn forget() {
-    proc::set_mounted(proc::Fs::Proc, None);
-    proc::set_mounted(proc::Fs::Sys, None);
+    for fs in [proc::Fs::Proc, proc::Fs::Sys] {
+        proc::root(fs).set_mounted(None);
+    }
     let left = [
         ("open files", open::forget()),
         ("parts of tables", numbers::forget()),
         ("names", tree::forget()),
         ("pipes", pipe::forget()),
         ("inodes", inode::forget()),
+        ("signals", signal::forget()),
     ];
     for (what, left) in left.into_iter().filter(|(_, left)| *left > 0) {
         crate::arch::serial::say!("ledger: FAILED, {left} {what} are left");

@@ -68,8 +68,8 @@ struct Table {
 }
 
 impl Table {
-    /// What a number stands for; `None` where its part is missing. Whoever puts something there
-    /// sets its bit.
+    /// What a number stands for; `None` where its part is missing. Its bit in `used`
+    /// is for the caller to set.
     fn slot(&mut self, number: usize) -> Option<&mut Option<Used>> {
         let part = self.parts.get(number / IN_PART)?.as_ref()?;
         // SAFETY: (1) the table's lock is held, and `self` is borrowed.

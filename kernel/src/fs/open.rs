@@ -329,7 +329,7 @@ impl Open {
     /// Writes at most `len` bytes where it is, which goes on by as many; or at `at`, and it stays.
     ///
     /// # Errors
-    /// `EPIPE` where nobody will read; the caller sends the signal.
+    /// `EPIPE` where a pipe has no readers; the caller sends the signal.
     pub(crate) fn write(
         &self,
         from: &mut Transfer<'_>,

@@ -172,7 +172,7 @@ fn refill(spares: &mut [Option<KernelPages<'static, Kernel>>; 2]) -> Result<(), 
 }
 
 impl Pipe {
-    /// A new one, which nobody has opened.
+    /// A new one, which is not open.
     pub(crate) fn make() -> Result<Ref<Self>, Errno> {
         let pipe = POOL.take()?;
         for count in pipe.readers.iter().chain(&pipe.writers) {
@@ -181,7 +181,7 @@ impl Pipe {
         Ok(pipe)
     }
 
-    /// Drops what nobody has read.
+    /// Drops what was not read.
     fn drain(&self) {
         for index in 0..PAGES {
             let mut ring = self.ring.lock();
@@ -198,18 +198,19 @@ impl Pipe {
         for (counts, more) in [(&self.readers, side.reads), (&self.writers, side.writes)] {
             if more {
                 counts.iter().for_each(|count| {
-                    count.add(1, Ordering::SeqCst);
+                    count.add(1, Ordering::Relaxed);
                 });
             }
         }
         self.watchers.wake();
     }
 
-    /// One less. What is in a pipe that nobody has open is gone.
+    /// One less. The contents of a pipe go with the last one.
     pub(crate) fn close(&self, side: Side) {
         for (counts, less) in [(&self.readers, side.reads), (&self.writers, side.writes)] {
             if less {
-                counts[0].sub(1, Ordering::SeqCst);
+                // ORDERING: Release of what was written; pairs with [kernel-pipe].
+                counts[0].sub(1, Ordering::Release);
             }
         }
         if !self.is_read() && !self.is_written() {
@@ -219,11 +220,13 @@ impl Pipe {
     }
 
     fn is_read(&self) -> bool {
-        self.readers[0].load(Ordering::SeqCst) > 0
+        self.readers[0].load(Ordering::Relaxed) > 0
     }
 
     fn is_written(&self) -> bool {
-        self.writers[0].load(Ordering::SeqCst) > 0
+        // ORDERING: Acquire: a reader that finds none finds in the ring what they wrote; pairs with
+        // [kernel-pipe].
+        self.writers[0].load(Ordering::Acquire) > 0
     }
 
     /// Sleeps until the other side was opened, as opening a pipe with a name does. The caller has
@@ -237,11 +240,11 @@ impl Pipe {
             Side { reads: true, .. } => &self.writers,
             _ => &self.readers,
         };
-        let before = counts[1].load(Ordering::SeqCst);
+        let before = counts[1].load(Ordering::Relaxed);
         let found = watch::wait(None, || {
             self.watchers.watch();
-            let there = counts[0].load(Ordering::SeqCst) > 0;
-            (there || counts[1].load(Ordering::SeqCst) != before).then_some(())
+            let there = counts[0].load(Ordering::Relaxed) > 0;
+            (there || counts[1].load(Ordering::Relaxed) != before).then_some(())
         });
         Ok(found?)
     }
@@ -251,7 +254,7 @@ impl Pipe {
         self.is_read()
     }
 
-    /// Takes bytes out of it; 0 when nobody will write any more. Sleeps while it is empty.
+    /// Takes bytes out of it; 0 when it is empty and has no writers. Sleeps while it is empty.
     pub(crate) fn read(&self, to: &mut [u8], wait: bool) -> Result<usize, Errno> {
         let taken = watch::wait(None, || {
             self.watchers.watch();
@@ -277,7 +280,7 @@ impl Pipe {
     /// wait. Sleeps while there is no room.
     ///
     /// # Errors
-    /// `EPIPE` where nobody will read; `EAGAIN` where it would wait and shall not.
+    /// `EPIPE` without readers; `EAGAIN` where it would sleep and `wait` is false.
     pub(crate) fn write(&self, from: &[u8], wait: bool) -> Result<usize, Errno> {
         let mut spares = [None, None];
         let put = watch::wait(None, || {

@@ -101,7 +101,7 @@ static OF_PROCESS: [Item; 17] = [
     file("maps", text::maps),
     file("mounts", text::mounts),
     file("oom_score", text::oom_score),
-    file("oom_score_adj", text::oom_score_adj),
+    file("oom_score_adj", |text, _| text.line("0")),
     item("root", Link(|_| Ok(Leads::To(Node::root())))),
     file("smaps", text::smaps),
     file("stat", text::stat_of),
@@ -205,15 +205,6 @@ pub(crate) const fn root(fs: Fs) -> Entry {
     }
 }
 
-/// It is mounted over a folder, or no more.
-pub(crate) fn set_mounted(fs: Fs, over: Option<Ref<Dentry>>) {
-    let before = MOUNTED.get().map(|mounted| {
-        let mut slot = mounted[fs as usize].lock();
-        core::mem::replace(&mut *slot, over)
-    });
-    drop(before);
-}
-
 /// What its root is mounted over.
 pub(crate) fn mounted_over(entry: Entry) -> Option<Node> {
     let mounted = MOUNTED.get()?[entry.fs as usize].lock();
@@ -291,6 +282,15 @@ impl Entry {
             (0, Fs::Sys) => Some(&SYS),
             _ => items_in(self.item()?),
         }
+    }
+
+    /// It is mounted over a folder, or no more.
+    pub(super) fn set_mounted(&self, over: Option<Ref<Dentry>>) {
+        let before = MOUNTED.get().map(|mounted| {
+            let mut slot = mounted[self.fs as usize].lock();
+            core::mem::replace(&mut *slot, over)
+        });
+        drop(before);
     }
 
     /// Whether it is a folder.
@@ -481,8 +481,7 @@ impl Entry {
             }
             Some(Numbers) => {
                 self.check_inside()?;
-                let files = self.task()?.own.process().files();
-                match files.get(u64::from(self.number))?.place() {
+                match self.open()?.place() {
                     Some(node) => Ok(Leads::To(node)),
                     // It is opened by `open_file`.
                     None => Ok(Leads::To(Node::Proc(*self))),
@@ -492,18 +491,19 @@ impl Entry {
         }
     }
 
+    /// The open file that its number stands for.
+    fn open(&self) -> Result<Ref<Open>, Errno> {
+        let files = self.task()?.own.process().files();
+        files.get(u64::from(self.number))
+    }
+
     /// The open file that it stands for, if that has no name: it is opened again, as it is, if
     /// `flags` ask for no more.
     pub(crate) fn open_file(&self, flags: u32) -> Result<Option<Ref<Open>>, Errno> {
         if !matches!(self.item().map(|item| &item.what), Some(Numbers)) {
             return Ok(None);
         }
-        let open = self
-            .task()?
-            .own
-            .process()
-            .files()
-            .get(u64::from(self.number))?;
+        let open = self.open()?;
         self.check_inside()?;
         if open.place().is_some() {
             return Ok(None);
@@ -526,12 +526,7 @@ impl Entry {
                 Ok(&buffer[..len])
             }
             Leads::To(node) if node.is(&Node::Proc(*self)) => {
-                let open = self
-                    .task()?
-                    .own
-                    .process()
-                    .files()
-                    .get(u64::from(self.number))?;
+                let open = self.open()?;
                 let (what, number) = match open.kind() {
                     Kind::Pipe(pipe, _) => ("pipe", pipe.address() as u32),
                     _ => ("memory", open.address() as u32),

@@ -15,6 +15,14 @@ pub(crate) enum Memory<'m> {
     Kernel(&'m mut [u8]),
 }
 
+/// Where the next bytes are.
+enum Next<'n> {
+    /// In a program's memory, at this address.
+    Program(u64),
+    /// In the kernel's.
+    Kernel(&'n mut [u8]),
+}
+
 /// How far bytes have come.
 pub(crate) struct Transfer<'m> {
     memory: Memory<'m>,
@@ -42,26 +50,19 @@ impl<'m> Transfer<'m> {
         }
     }
 
-    /// Moves the next `len` bytes, by `program` or by `kernel`; how many were moved. None where the
-    /// process has begun to end, but for the first.
-    fn next(
-        &mut self,
-        len: usize,
-        program: impl FnOnce(u64) -> usize,
-        kernel: impl FnOnce(&mut [u8]),
-    ) -> usize {
+    /// Where the next bytes are. None where the process has begun to end, but for the first.
+    fn next(&mut self) -> Option<Next<'_>> {
         if self.done > 0 && !user::may_go_on() {
-            return 0;
+            return None;
         }
-        let moved = match &mut self.memory {
-            Memory::Program(addr) => addr.checked_add(self.done).map_or(0, program),
-            Memory::Kernel(bytes) => {
-                let rest = &mut bytes[self.done as usize..];
-                let len = len.min(rest.len());
-                kernel(&mut rest[..len]);
-                len
-            }
-        };
+        Some(match &mut self.memory {
+            Memory::Program(addr) => Next::Program(addr.checked_add(self.done)?),
+            Memory::Kernel(bytes) => Next::Kernel(&mut bytes[self.done as usize..]),
+        })
+    }
+
+    /// Counts that `moved` bytes of `len` were moved.
+    const fn count(&mut self, moved: usize, len: usize) -> usize {
         self.failed |= moved < len;
         self.done += moved as u64;
         moved
@@ -69,25 +70,44 @@ impl<'m> Transfer<'m> {
 
     /// Moves bytes to memory; how many.
     pub(crate) fn give(&mut self, bytes: &[u8]) -> usize {
-        let program = |to| uaccess::copy_some_to_user(to, bytes);
-        let kernel = |to: &mut [u8]| to.copy_from_slice(&bytes[..to.len()]);
-        self.next(bytes.len(), program, kernel)
+        let moved = match self.next() {
+            Some(Next::Program(to)) => uaccess::copy_some_to_user(to, bytes),
+            Some(Next::Kernel(room)) => {
+                let len = bytes.len().min(room.len());
+                room[..len].copy_from_slice(&bytes[..len]);
+                len
+            }
+            None => 0,
+        };
+        self.count(moved, bytes.len())
     }
 
     /// Moves bytes of a file to memory; how many.
     pub(crate) fn give_frame(&mut self, bytes: &FrameBytes<'_, Kernel>) -> usize {
-        let program = |to| uaccess::copy_file_to_user(to, bytes);
-        self.next(bytes.len(), program, |to| bytes.copy_to(to))
+        let moved = match self.next() {
+            Some(Next::Program(to)) => uaccess::copy_file_to_user(to, bytes),
+            Some(Next::Kernel(room)) => {
+                let len = bytes.len().min(room.len());
+                bytes.copy_to(&mut room[..len]);
+                len
+            }
+            None => 0,
+        };
+        self.count(moved, bytes.len())
     }
 
     /// Moves bytes from memory; how many.
     pub(crate) fn take(&mut self, room: &mut [u8]) -> usize {
-        let len = room.len();
-        // Both want the room, and one gets it.
-        let room = core::cell::RefCell::new(room);
-        let program = |from| uaccess::copy_some_from_user(&mut room.borrow_mut(), from);
-        let kernel = |from: &mut [u8]| room.borrow_mut()[..from.len()].copy_from_slice(from);
-        self.next(len, program, kernel)
+        let moved = match self.next() {
+            Some(Next::Program(from)) => uaccess::copy_some_from_user(room, from),
+            Some(Next::Kernel(bytes)) => {
+                let len = room.len().min(bytes.len());
+                room[..len].copy_from_slice(&bytes[..len]);
+                len
+            }
+            None => 0,
+        };
+        self.count(moved, room.len())
     }
 
     /// What the call returns that moved `moved` bytes: what was moved before a fault counts.

@@ -26,6 +26,7 @@ use minflt_sync::order::WaitLock;
 use minflt_sync::{SpinGuard, SpinLock};
 
 use super::inode::Inode;
+use super::path::Node;
 use super::proc;
 use crate::linux::{
     EBUSY, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EXDEV, RESTART_ALWAYS,
@@ -523,7 +524,15 @@ pub(crate) fn mount(over: &Ref<Dentry>, what: Mounted) -> Result<(), Errno> {
     if let Mounted::Tree(root) = &what {
         root.0.get_mut(&held).covers = Some(over.share());
     }
+    let made_up = match &what {
+        Mounted::Tree(_) => None,
+        Mounted::Proc(entry) => Some(*entry),
+    };
     over.0.get_mut(&held).mounted = Some(what);
+    drop(held);
+    if let Some(entry) = made_up {
+        entry.set_mounted(Some(over.share()));
+    }
     Ok(())
 }
 
@@ -542,7 +551,12 @@ pub(crate) fn unmount(over: &Ref<Dentry>) -> Result<(), Errno> {
             clear(&root);
             Ok(())
         }
-        Some(Mounted::Proc(_)) => Ok(()),
+        Some(Mounted::Proc(entry)) => {
+            if proc::mounted_over(entry).is_some_and(|it| it.is(&Node::Tree(over.share()))) {
+                entry.set_mounted(None);
+            }
+            Ok(())
+        }
         None => Err(EINVAL),
     }
 }

@@ -7,10 +7,10 @@
 //! # Idea
 //! A task of the kernel's takes in what the port has, 50 times a second: the port has no interrupt
 //! here. What is taken in goes through the discipline, as it is set then, into a buffer of what can
-//! be read, with the marks of line ends; whoever waits for it is woken.
+//! be read, with the marks of line ends; its readers are woken.
 //!
 //! # Cost
-//! 50 looks at the port a second, where somebody is at it; a key is seen up to 20 ms late.
+//! 50 looks at the port a second, if it has input; a key is seen up to 20 ms late.
 
 use linux_raw_sys::general as abi;
 use linux_raw_sys::ioctl;
@@ -63,7 +63,7 @@ impl Settings {
 
     /// As a shell wants to find it.
     const COOKED: Self = Self {
-        input: abi::ICRNL | abi::IXON,
+        input: abi::ICRNL,
         output: abi::OPOST | abi::ONLCR,
         control: abi::CS8 | abi::CREAD | abi::CLOCAL | abi::B115200,
         local: abi::ISIG
@@ -139,7 +139,7 @@ struct Terminal {
     ends: usize,
     /// Whether the next key is taken as it is.
     literal: bool,
-    /// The group in front; 0 for that of whoever asks.
+    /// The foreground process group; 0 while there is none.
     group: u32,
     /// Rows and columns, as programs are told.
     size: [u16; 4],
@@ -358,8 +358,8 @@ impl Terminal {
     }
 }
 
-/// Takes in what the port has, and wakes those who wait for it. When the next look is to be, if
-/// somebody is at the terminal.
+/// Takes in what the port has, and wakes the terminal's readers. When the next look is to be, if
+/// the console has input.
 pub(crate) fn look() -> Option<u64> {
     if !Serial::can_receive() {
         return None;
@@ -404,7 +404,7 @@ fn take_all_in() {
     }
 }
 
-/// Whether the caller's process is in front, or there is nobody to say so.
+/// Checks that the caller's process is in the foreground, or that no foreground group is left.
 ///
 /// # Errors
 /// As a process in the background is treated: it is stopped, or reads nothing.
@@ -413,7 +413,7 @@ fn check_front(signal: u32) -> Result<(), Errno> {
     let process = process::of(me);
     let group = with(|terminal| terminal.group);
     let front = group == 0 || process.group() == group;
-    // Where the group in front is gone, nobody else is.
+    // All processes of the foreground group may have ended.
     if front || !process::each_of_group(group, |_| {}) {
         return Ok(());
     }
@@ -539,7 +539,8 @@ pub(crate) fn ioctl(what: u32, value: u64) -> Result<u64, Errno> {
         ioctl::TIOCGSID => {
             uaccess::store_u32(value, process::of(task::current()).session())?;
         }
-        ioctl::TIOCSCTTY | ioctl::TIOCNOTTY | ioctl::TCSBRK | ioctl::TCXONC | ioctl::TCSBRKP => {}
+        // What is written is sent at once, and there is one terminal for all.
+        ioctl::TIOCSCTTY | ioctl::TIOCNOTTY | ioctl::TCSBRK | ioctl::TCSBRKP => {}
         ioctl::TCFLSH => with(|terminal| (terminal.len, terminal.whole, terminal.ends) = (0, 0, 0)),
         ioctl::FIONREAD => {
             let len = with(|terminal| terminal.whole);

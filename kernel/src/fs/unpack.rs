@@ -60,13 +60,12 @@ pub(crate) fn unpack(archive: &'static [u8]) -> Result<(), UnpackError> {
         let found = path::walk(Node::root(), &mut path, Last::Followed, Creds::ROOT)?;
         if let Node::Tree(over) = found.there()? {
             tree::mount(&over, Mounted::Proc(proc::root(fs)))?;
-            proc::set_mounted(fs, Some(over));
         }
     }
     Ok(())
 }
 
-/// Puts devices and links into a folder, as devtmpfs and those who mount it do.
+/// Puts devices and links into a folder, as devtmpfs and udev do.
 pub(super) fn devices(folder: &Ref<Dentry>) -> Result<(), Errno> {
     for row in &DEVICES {
         let inode = Inode::make(Content::Device(row.number), row.rights, Creds::ROOT)?;

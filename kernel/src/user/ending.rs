@@ -18,7 +18,7 @@ pub(crate) enum Ending {
     Faulted(Fault, Access),
     /// By another exception.
     Exception(u64),
-    /// By a signal that somebody sent.
+    /// By a signal that was sent.
     Killed(u32),
     /// With all others, as each waited for another one.
     Forgotten,

@@ -32,7 +32,7 @@ pub(crate) struct Image {
 /// Bytes of a script's first line that count. Linux: `BINPRM_BUF_SIZE`.
 const FIRST_LINE: usize = 256;
 
-/// A file that runs: nobody writes it meanwhile.
+/// A running program's file, which cannot be opened for writing meanwhile.
 #[derive(Debug)]
 pub(crate) struct Running(Node);
 
@@ -197,7 +197,7 @@ pub(crate) fn execute(
     };
     let running = Running::new(node)?;
     let old = space.mm();
-    let mm = space.system_for_ever().new_mm()?;
+    let mm = crate::system().ok_or(Errno::ENOMEM)?.new_mm()?;
     mm.set_limit_stack(old.limit_stack());
     mm.set_limit_as(old.limit_as());
     mm.set_limit_memlock(old.limit_memlock());

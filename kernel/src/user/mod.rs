@@ -4,7 +4,6 @@ pub(crate) mod creds;
 pub(crate) mod ending;
 pub(crate) mod exec;
 pub(crate) mod futex;
-pub(crate) mod oom;
 pub(crate) mod process;
 pub(crate) mod signal;
 
@@ -185,7 +184,7 @@ impl Own {
         self.alive.load(Ordering::Relaxed) == 1
     }
 
-    /// It is to end before its process does; whoever says so has it look.
+    /// It is to end before its process does; the caller alerts it.
     fn end_soon(&self) {
         self.ends.store(1, Ordering::Relaxed);
     }

@@ -118,13 +118,13 @@ pub(crate) struct Process {
     children: Cell<Usage>,
     /// Whether it has ended and was not waited for.
     ended: Cell<bool>,
-    /// What it has done besides, and nobody was told of.
+    /// A stop or continuation that was not waited for yet.
     news: Cell<Option<News>>,
     /// What its parent is sent when it ends; 0 for nothing.
     exit_signal: Cell<u32>,
     /// 1 while it is stopped.
     stopped: Atomic<u32, Kernel>,
-    /// How often it was told to go on. Written under the family lock.
+    /// How many SIGCONT it got. Written under the family lock.
     continues: Atomic<u32, Kernel>,
     /// 1 while it has the address space of its parent, which waits for that.
     borrows: Atomic<u32, Kernel>,
@@ -143,8 +143,6 @@ pub(crate) struct Process {
     alarm: [Atomic<u64, Kernel>; 2],
     /// When it began.
     began_ns: Atomic<u64, Kernel>,
-    /// What is added to its share of memory when one is to be killed, plus 1000.
-    oom_bias: Atomic<u32, Kernel>,
     /// Set before it starts.
     meanwhile: Cell<Meanwhile>,
     /// Its open files.
@@ -231,7 +229,6 @@ impl Process {
             signals: signal::Shared::new(),
             alarm: [Atomic::new(0), Atomic::new(0)],
             began_ns: Atomic::new(0),
-            oom_bias: Atomic::new(1000),
             meanwhile: Cell::new(Meanwhile::Nothing),
             files: Numbers::new(),
             young: Atomic::new(0),
@@ -357,33 +354,28 @@ impl Process {
         self.began_ns.load(Ordering::Relaxed)
     }
 
-    /// What is added to its share of memory, in thousandths, when one process is to be killed.
-    pub(crate) const fn oom_bias(&self) -> &Atomic<u32, Kernel> {
-        &self.oom_bias
-    }
-
     /// Threads that have not ended.
     pub(crate) fn threads(&self) -> u32 {
         family(|| self.threads.get())
     }
 
-    /// The first of its threads that is wanted.
-    pub(crate) fn find_thread(&self, wanted: impl Fn(&Task) -> bool) -> Option<&'static Task> {
-        task::threads().find(|task| {
+    /// Its threads that have not ended.
+    fn each(&self) -> impl Iterator<Item = &'static Task> {
+        task::threads().filter(|task| {
             let leader = task.own.leader();
             let mine = leader.is_some_and(|it| core::ptr::eq(it.own.process(), self));
-            mine && task.own.is_alive() && wanted(task)
+            mine && task.own.is_alive()
         })
+    }
+
+    /// The first of its threads that is wanted.
+    pub(crate) fn find_thread(&self, wanted: impl Fn(&Task) -> bool) -> Option<&'static Task> {
+        self.each().find(|task| wanted(task))
     }
 
     /// Does something with each of its threads.
     pub(crate) fn each_thread(&self, work: impl Fn(&'static Task)) {
-        let _none = self.find_thread(|task| {
-            if let Some(task) = task::find(task.id()) {
-                work(task);
-            }
-            false
-        });
+        self.each().for_each(work);
     }
 
     /// Ends it, wherever its threads are.
@@ -403,9 +395,9 @@ impl Process {
         self.stopped.load(Ordering::Relaxed) == 1
     }
 
-    /// How often it was told to go on.
+    /// How many SIGCONT it got.
     pub(crate) fn continues(&self) -> u32 {
-        self.continues.load(Ordering::SeqCst)
+        self.continues.load(Ordering::Relaxed)
     }
 
     /// Stops it, unless it was told to go on since `continues` was read, before the signal was
@@ -423,7 +415,7 @@ impl Process {
     /// It goes on, if it was stopped.
     pub(crate) fn go_on(&self) {
         let was = family(|| {
-            self.continues.add(1, Ordering::SeqCst);
+            self.continues.add(1, Ordering::Relaxed);
             self.stopped.swap(0, Ordering::Relaxed) == 1
         });
         if was {
@@ -491,7 +483,7 @@ impl Process {
 
     /// The caller has the family lock.
     fn set_parent(&self, parent: Option<&'static Task>) {
-        // Whoever has no parent any more is the kernel's, as are those that it has started.
+        // Orphans are the kernel's children, as are the processes that it has started.
         let by_program = parent.filter(|parent| parent.own.leader().is_some());
         let number = by_program.map_or(FIRST, number);
         self.parent_number.store(number, Ordering::Relaxed);

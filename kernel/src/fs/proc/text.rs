@@ -4,7 +4,6 @@ use core::fmt::{self, Write};
 
 use minflt_addr::VirtAddr;
 use minflt_mm::{Errno, Event, FileHandle, FileNames, Force, Mm, MmHandle};
-use minflt_sync::Ordering;
 
 use super::super::path::{self, Buffer, Node};
 use crate::arch::paging::PAGE;
@@ -136,7 +135,8 @@ pub(super) fn loadavg(text: &mut Text, _: &'static Task) -> Done {
     text.put(format_args!("0.00 0.00 0.00 {running}/{threads} {last}\n"))
 }
 
-/// What is counted of memory, in KiB.
+/// Memory in KiB, as far as it is counted: of what is free, what CPUs keep is not, nor what could
+/// be reclaimed.
 pub(super) fn meminfo(text: &mut Text, _: &'static Task) -> Done {
     let sys = crate::system().ok_or(EIO)?;
     let kib = |pages: u64| pages * PAGE / 1024;
@@ -146,10 +146,6 @@ pub(super) fn meminfo(text: &mut Text, _: &'static Task) -> Done {
         ("MemTotal", all),
         ("MemFree", free),
         ("MemAvailable", free),
-        ("Buffers", 0),
-        ("Cached", 0),
-        ("SwapTotal", 0),
-        ("SwapFree", 0),
         ("CommitLimit", sys.commit_limit()),
         ("Committed_AS", committed),
     ] {
@@ -393,13 +389,12 @@ pub(super) fn mounts(text: &mut Text, _: &'static Task) -> Done {
     Ok(())
 }
 
+/// The thousandths of memory that it has.
 pub(super) fn oom_score(text: &mut Text, task: &'static Task) -> Done {
-    text.put(format_args!("{}\n", crate::user::oom::score(task).max(0)))
-}
-
-pub(super) fn oom_score_adj(text: &mut Text, task: &'static Task) -> Done {
-    let bias = task.own.process().oom_bias().load(Ordering::Relaxed);
-    text.put(format_args!("{}\n", i64::from(bias) - 1000))
+    let sys = crate::system().ok_or(EIO)?;
+    let (all, _) = sys.memory_pages();
+    let (_, resident) = pages(task.own.process().mm().as_deref());
+    text.put(format_args!("{}\n", resident * 1000 / all.max(1)))
 }
 
 /// A process's state, as a letter and a word.

@@ -97,8 +97,6 @@ impl Process {
         let _nothing = self.with_program(|slot| core::mem::replace(slot, program));
         self.set_group(parent.group(), parent.session());
         self.signals.fork_from(&parent.signals);
-        let bias = parent.oom_bias.load(Ordering::Relaxed);
-        self.oom_bias.store(bias, Ordering::Relaxed);
         self.files.copy_from(&parent.files)
     }
 
@@ -111,7 +109,6 @@ impl Process {
         self.set_group(number, number);
         tty::set_front(number);
         self.signals.begin();
-        self.oom_bias.store(1000, Ordering::Relaxed);
         let console = crate::fs::console()?;
         for _ in 0..3 {
             self.files.add(console.share(), 0, AtExec::Kept)?;
@@ -249,7 +246,7 @@ pub(in crate::user) fn thread_ended(me: &'static Task) {
         }
         let parent = process.parent.get();
         match parent {
-            // Whoever wants to hear nothing of its children need not wait for them.
+            // The parent ignores SIGCHLD: it need not wait for the child.
             Some(parent) if !keeps => {
                 take_out(parent, leader);
                 process.set_parent(None);

@@ -62,8 +62,8 @@ pub(crate) fn is_thread_of(task: &Task, leader: &Task) -> bool {
     is_of(task, leader) && task.own.is_alive()
 }
 
-/// Whether nobody would wake the group of `process` if it stopped: no process of its session that
-/// is in another group has a child in it.
+/// Whether the group of `process` is orphaned, so that nothing would continue it: no process of its
+/// session that is in another group has a child in it.
 pub(crate) fn is_orphaned(process: &Process) -> bool {
     let (group, session) = (process.group(), process.session());
     !all().any(|task| {

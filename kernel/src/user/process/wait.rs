@@ -1,4 +1,4 @@
-//! What children have done, and those who wait for it.
+//! wait4 and its like: what children have done, and waiting for it.
 
 use linux_raw_sys::general as abi;
 use minflt_mm::Errno;

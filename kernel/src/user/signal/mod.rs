@@ -1,4 +1,4 @@
-//! Signals: which are to come, what is done about them, and whom they are for.
+//! Signals: sending, queues of pending ones, actions and masks.
 //!
 //! # Problem
 //! A signal is sent to a thread, or to a process, one of whose threads takes it; the sender may run
@@ -7,9 +7,9 @@
 //!
 //! # Idea
 //! What is to come is a set, with a list of what is to be told about each, for each thread and each
-//! process. Whoever adds to it sets the thread's `attention`, wakes it, and interrupts its CPU. The
-//! thread looks at `attention` before it returns to the program and before each sleep that a signal
-//! may end; only then does it look at sets and masks.
+//! process. The sender adds to it, sets the thread's `attention`, wakes it, and interrupts its CPU.
+//! The thread looks at `attention` before it returns to the program and before each sleep that a
+//! signal may end; only then does it look at sets and masks.
 //!
 //! # Why it is correct
 //! *Nothing is missed*: the sender adds to the set, then sets `attention`; the thread clears
@@ -225,7 +225,7 @@ impl Shared {
         free(self.pending.lock().close(false));
     }
 
-    /// A process that nobody forked.
+    /// The kernel's first process, which was not forked.
     pub(crate) fn begin(&self) {
         *self.actions.lock() = [Action::default(); MOST as usize];
         free(self.pending.lock().close(false));
@@ -316,11 +316,13 @@ impl OfThread {
 
     /// Sets what it waits for. The caller is the thread.
     pub(crate) fn set_wanted(&self, wanted: Set) {
-        self.wanted.store(wanted.0, Ordering::SeqCst);
+        // ORDERING: Relaxed: the thread then looks at the lists, under their locks, and a sender
+        // that did not see it leaves the signal there.
+        self.wanted.store(wanted.0, Ordering::Relaxed);
     }
 
     fn wants(&self, number: u32) -> bool {
-        Set(self.wanted.load(Ordering::SeqCst)).has(number)
+        Set(self.wanted.load(Ordering::Relaxed)).has(number)
     }
 
     /// Sets it until the call has ended, or until the handler has that it ended with. The caller
@@ -416,7 +418,7 @@ fn take_next() -> Option<Info> {
     take_one_of(Set(!task::current().own.signals().mask().0))
 }
 
-/// For whom a signal is.
+/// The target of a signal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum For {
     /// The process whose first task it is.
@@ -505,7 +507,7 @@ fn send_with(to: For, info: Info, node: Option<Ref<Queued>>) {
     if let Some(thread) = taker {
         alert(thread);
     } else {
-        // All hold it back: whoever opens its mask looks itself, or one waits for it.
+        // All threads block it: one that unblocks it looks itself, or one waits for it.
         process.each_thread(alert);
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Pending {
     pub(super) set: Set,
     /// What is told, in the order in which it was sent.
     first: Option<Ref<Queued>>,
-    /// Whoever it was for has ended: nothing is to come any more.
+    /// The thread or process has ended: nothing is queued any more.
     closed: bool,
 }
 

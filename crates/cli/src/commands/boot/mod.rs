@@ -42,7 +42,7 @@ const LEAST_MEM: u64 = 16 << 20;
 const LEAST_LINUX_MEM: u64 = 192 << 20;
 /// The variable that names a Linux kernel.
 const LINUX: &str = "MINFLT_LINUX";
-/// How long a machine runs that nobody watches, if not said otherwise.
+/// The time limit of a boot without a terminal, unless `--timeout` sets one.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Where process 1 of a Linux is in its RAM disk.
 const INIT: &str = "/minflt-init";
