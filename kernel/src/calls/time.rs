@@ -2,6 +2,7 @@
 //! machine's reset. Those add when that was, by the machine's clock of dates.
 
 use minflt_mm::Errno;
+use minflt_sync::Ordering;
 
 use crate::arch::uaccess;
 use crate::linux::{EFAULT, EINVAL, RESTART_IF_QUIET, RESTART_KNOWN};
@@ -9,7 +10,6 @@ use crate::machine;
 use crate::task;
 use crate::user::process::{self, Process};
 use crate::watch::{self, Ended};
-use minflt_sync::Ordering;
 
 /// `CLOCK_REALTIME`.
 const REALTIME: u64 = 0;

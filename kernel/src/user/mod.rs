@@ -10,12 +10,12 @@ pub(crate) mod signal;
 use core::cell::{Cell, UnsafeCell};
 
 use minflt_mm::{Mm, MmHandle};
-use minflt_sync::{Atomic, Ordering, TaskId};
+use minflt_sync::order::WaitLock;
+use minflt_sync::{Atomic, Ordering, SpinLock, TaskId};
 use x86_64::VirtAddr;
 use x86_64::registers::model_specific::FsBase;
 
-use crate::arch::fpu;
-use crate::arch::fpu::FpuState;
+use crate::arch::fpu::{self, FpuState};
 use crate::arch::serial::say;
 use crate::arch::trap::{Trap, UserContext};
 use crate::arch::uaccess;
@@ -29,8 +29,6 @@ use crate::stack::Args;
 use crate::task::{self, Task};
 use ending::Ending;
 use exec::Image;
-use minflt_sync::SpinLock;
-use minflt_sync::order::WaitLock;
 use process::{Meanwhile, Process, Usage};
 use signal::OfThread;
 use signal::deliver::{self, Cut};
